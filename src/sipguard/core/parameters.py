@@ -1,0 +1,172 @@
+"""The six parameters of the customer's text, their ranges and what follows from them (SPEC §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+#: The TR values that divide 1000, so that RPS is exact (SPEC P4).
+EXACT_TR_MS = (100, 125, 200, 250, 500, 1000)
+
+
+class Lcdm(StrEnum):
+    """Level Critical Drop Mode: what happens past LC (SPEC §1, §4)."""
+
+    DENIAL_TO_DROP = "denial_to_drop"
+    DENIAL_ONLY = "denial_only"
+    DROP_ONLY = "drop_only"
+
+
+class Term(NamedTuple):
+    """What one parameter is called and may be."""
+
+    name: str
+    long_name: str
+    low: int
+    high: int
+    unit: str
+    used_in: str
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, for error messages and papers."""
+        if self.name == "LCDM":
+            return "one of " + ", ".join(Lcdm)
+        return f"an integer {self.low} … {self.high} ({self.unit})"
+
+
+#: SPEC §1, row by row. LCDM has no numeric range: low and high are 0.
+TERMS = (
+    Term("LC", "Level Critical", 1, 10000, "requests/s", "all modes"),
+    Term("LCDM", "Level Critical Drop Mode", 0, 0, "mode", "–"),
+    Term("LCPS", "Limit Critical Per Second", 1, 10000, "requests/s of growth", "normal state only"),
+    Term("LRC", "Lockdown Relax Coefficient", 1, 100, "cycles of TR ms", "all modes"),
+    Term("PC", "Patience Time Coefficient", 1, 10000, "cycles of TR ms", "denial_to_drop only"),
+    Term("TR", "Time Request (sampling period)", 100, 1000, "ms", "everything timed"),
+)
+_TERM = {term.name: term for term in TERMS}
+
+
+class Problem(NamedTuple):
+    """One thing wrong with one parameter: what was given and what is allowed (SPEC P1)."""
+
+    name: str
+    value: object
+    allowed: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.value!r}: allowed is {self.allowed}"
+
+
+class ParameterError(ValueError):
+    """Parameters that are refused (SPEC P1): all problems at once, in ``problems``."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("; ".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+class Parameters(BaseModel):
+    """LC, LCDM, LCPS, LRC, PC, TR: integers in the ranges of SPEC §1, names in upper or lower case.
+
+    Raises ParameterError, with every problem it found, for a value outside its range, of another type, an unknown name
+    or a name given twice. Nothing is clamped. The defaults are ours (SPEC P2).
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+    LC: int = Field(default=1000, ge=1, le=10000)
+    LCDM: Lcdm = Field(default=Lcdm.DENIAL_TO_DROP, strict=False)
+    LCPS: int = Field(default=500, ge=1, le=10000)
+    LRC: int = Field(default=15, ge=1, le=100)
+    PC: int = Field(default=50, ge=1, le=10000)
+    TR: int = Field(default=200, ge=100, le=1000)
+
+    def __init__(self, **values: Any) -> None:
+        given, problems = _canonical(values)
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            for detail in error.errors():
+                name = str(detail["loc"][0])
+                problems.append(Problem(name, given[name], _allowed(name)))
+        if problems:
+            raise ParameterError(tuple(problems))
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Parameters:
+        """Parameters from a mapping of names (either case) to values. Raises ParameterError."""
+        return cls(**values)
+
+    def replaced(self, **changes: Any) -> Parameters:
+        """These parameters with some changed (names in either case). Raises ParameterError."""
+        changed, problems = _canonical(changes)
+        if problems:
+            raise ParameterError(tuple(problems))
+        return Parameters(**{**self.as_dict(), **changed})
+
+    def as_dict(self) -> dict[str, int | str]:
+        """Plain values by upper-case name, in the order of SPEC §1."""
+        return {
+            "LC": self.LC,
+            "LCDM": self.LCDM.value,
+            "LCPS": self.LCPS,
+            "LRC": self.LRC,
+            "PC": self.PC,
+            "TR": self.TR,
+        }
+
+    @property
+    def scale(self) -> int:
+        """1000 div TR: what one request in a window adds to RPS (SPEC P3, M1)."""
+        return 1000 // self.TR
+
+    @property
+    def window_ns(self) -> int:
+        """TR in nanoseconds."""
+        return self.TR * 1_000_000
+
+    @property
+    def relax_ms(self) -> int:
+        """LRC·TR: how long the calm must last (SPEC P3)."""
+        return self.LRC * self.TR
+
+    @property
+    def patience_ms(self) -> int:
+        """PC·TR: how long 503 lasts before the silent drop (SPEC P3)."""
+        return self.PC * self.TR
+
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but will surprise: today, a TR that does not divide 1000 (SPEC P4)."""
+        if 1000 % self.TR == 0:
+            return ()
+        nearest = min(EXACT_TR_MS, key=lambda exact: (abs(exact - self.TR), exact))
+        low = 100 - 100 * self.scale * self.TR / 1000
+        return (
+            f"TR = {self.TR}: 1000 div TR is {self.scale}, so RPS reads {low:.0f} % low; "
+            f"the nearest exact TR is {nearest} (exact: {', '.join(map(str, EXACT_TR_MS))})",
+        )
+
+
+def _allowed(name: str) -> str:
+    term = _TERM.get(name)
+    return term.allowed if term else "one of the names " + ", ".join(_TERM)
+
+
+def _canonical(values: Mapping[str, object]) -> tuple[dict[str, object], list[Problem]]:
+    """Upper-case names; a name that comes twice (LC and lc) or is unknown is a problem, not a choice."""
+    given: dict[str, object] = {}
+    problems: list[Problem] = []
+    for name, value in values.items():
+        # Only wholly upper or wholly lower: "Lc" is a slip, not a spelling (SPEC P1).
+        known = name.upper() if name in (name.upper(), name.lower()) else name
+        if known not in _TERM:
+            problems.append(Problem(name, value, _allowed(name)))
+        elif known in given:
+            problems.append(Problem(name, value, f"given once, and {known} = {given[known]!r} was given before"))
+        else:
+            given[known] = value
+    return given, problems
