@@ -6,7 +6,7 @@ from collections import deque
 
 from sipguard.core.allowance import Allowance
 from sipguard.core.levels import LevelMachine, State
-from sipguard.core.meters import Second, Window
+from sipguard.core.meters import SECOND_NS, Second, Window
 from sipguard.core.parameters import Parameters
 from sipguard.core.policy import Policy
 from sipguard.core.verdicts import Change, Cycle, Verdict
@@ -175,14 +175,11 @@ class OverloadController:
             window.requests += n
             self._second.count_at(n, now_ns)
             return
+        window.count_late(n, ended)
         share, extra = divmod(n, ended)
-        for k in range(ended):
-            part = share + (k < extra)
-            if not part:
-                break
-            last_ns = window.end_ns + k * window.length_ns - 1
-            window.count_ahead(part, last_ns)
-            self._second.count_at(part, last_ns)
+        # Only windows that may lie in the last two seconds: LCPS compares with no older ones (SPEC M3).
+        for k in range(max(0, ended - 2 - 2 * SECOND_NS // window.length_ns), ended):
+            self._second.count_at(share + (k < extra), window.end_ns + k * window.length_ns - 1)
 
     # -- cycles ----------------------------------------------------------------------------------------------------
 
@@ -240,8 +237,8 @@ class OverloadController:
         while now_ns >= window.end_ns:
             self._close_window()
             # Nothing changes any more in a silent normal state: a day's gap costs no more than a minute's (DESIGN §5).
-            silent = window.ended_by(now_ns)
-            if silent > MAX_KEPT and self._level.state is _NORMAL and window.nothing_ahead:
+            silent = window.silent_by(now_ns)
+            if silent > MAX_KEPT and self._level.state is _NORMAL:
                 window.skip(silent - 1)
 
     def _close_window(self) -> None:

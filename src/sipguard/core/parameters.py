@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 #: The TR values that divide 1000, so that RPS is exact (SPEC P4).
 EXACT_TR_MS = (100, 125, 200, 250, 500, 1000)
@@ -48,6 +48,12 @@ TERMS = (
     Term("TR", "Time Request (sampling period)", 100, 1000, "ms", "everything timed"),
 )
 _TERM = {term.name: term for term in TERMS}
+# Only wholly upper or wholly lower: "Lc" is a slip, not a spelling (SPEC P1). A table, since str.upper() would also make
+# LCPS of "lcpſ" (U+017F).
+_SPELLINGS = {spelling: name for name in _TERM for spelling in (name, name.lower())}
+
+#: A refused value is shown in at most so many characters: it may come from outside.
+MAX_SHOWN = 80
 
 
 class Problem(NamedTuple):
@@ -58,7 +64,7 @@ class Problem(NamedTuple):
     allowed: str
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.value!r}: allowed is {self.allowed}"
+        return f"{_shown(self.name, str)} = {_shown(self.value)}: allowed is {self.allowed}"
 
 
 class ParameterError(ValueError):
@@ -67,6 +73,13 @@ class ParameterError(ValueError):
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
+
+
+def _text(value: object) -> object:
+    """Strict for an enumeration that is written as text: pydantic's lax mode would take bytes too."""
+    if not isinstance(value, str):
+        raise ValueError("not a text")
+    return value
 
 
 class Parameters(BaseModel):
@@ -79,13 +92,13 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     LC: int = Field(default=1000, ge=1, le=10000)
-    LCDM: Lcdm = Field(default=Lcdm.DENIAL_TO_DROP, strict=False)
+    LCDM: Annotated[Lcdm, BeforeValidator(_text)] = Field(default=Lcdm.DENIAL_TO_DROP, strict=False)
     LCPS: int = Field(default=500, ge=1, le=10000)
     LRC: int = Field(default=15, ge=1, le=100)
     PC: int = Field(default=50, ge=1, le=10000)
     TR: int = Field(default=200, ge=100, le=1000)
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         given, problems = _canonical(values)
         try:
             super().__init__(**given)
@@ -101,12 +114,11 @@ class Parameters(BaseModel):
         """Parameters from a mapping of names (either case) to values. Raises ParameterError."""
         return cls(**values)
 
-    def replaced(self, **changes: Any) -> Parameters:
-        """These parameters with some changed (names in either case). Raises ParameterError."""
-        changed, problems = _canonical(changes)
-        if problems:
-            raise ParameterError(tuple(problems))
-        return Parameters(**{**self.as_dict(), **changed})
+    def replaced(self, /, **changes: Any) -> Parameters:
+        """These parameters with some changed (names in either case). Raises ParameterError, all problems at once."""
+        changed, _ = _canonical(changes)
+        kept = {name: value for name, value in self.as_dict().items() if name not in changed}
+        return Parameters(**kept, **changes)
 
     def as_dict(self) -> dict[str, int | str]:
         """Plain values by upper-case name, in the order of SPEC §1."""
@@ -151,6 +163,15 @@ class Parameters(BaseModel):
         )
 
 
+def _shown(value: object, as_text: Callable[[object], str] = repr) -> str:
+    """The value for an error text: short, and never failing (an int of over 4,300 digits has no repr in CPython)."""
+    try:
+        text = as_text(value)
+    except ValueError:
+        return f"{type(value).__name__} too long to show"
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
 def _allowed(name: str) -> str:
     term = _TERM.get(name)
     return term.allowed if term else "one of the names " + ", ".join(_TERM)
@@ -161,12 +182,11 @@ def _canonical(values: Mapping[str, object]) -> tuple[dict[str, object], list[Pr
     given: dict[str, object] = {}
     problems: list[Problem] = []
     for name, value in values.items():
-        # Only wholly upper or wholly lower: "Lc" is a slip, not a spelling (SPEC P1).
-        known = name.upper() if name in (name.upper(), name.lower()) else name
-        if known not in _TERM:
+        known = _SPELLINGS.get(name)
+        if known is None:
             problems.append(Problem(name, value, _allowed(name)))
         elif known in given:
-            problems.append(Problem(name, value, f"given once, and {known} = {given[known]!r} was given before"))
+            problems.append(Problem(name, value, f"given once, and {known} = {_shown(given[known])} was given before"))
         else:
             given[known] = value
     return given, problems

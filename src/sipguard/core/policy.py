@@ -50,6 +50,10 @@ class Policy:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Policy is immutable: make another one to change {name}")
 
+    def __reduce__(self) -> tuple[type[Policy], tuple[Shed, bool, frozenset[str], frozenset[str]]]:
+        # copy and pickle (to a worker process) would otherwise set attributes one by one.
+        return Policy, (self.shed, self.enforce, self.refuse_methods, self.drop_methods)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Policy):
             return NotImplemented
@@ -72,7 +76,7 @@ _TOKEN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 def _methods(setting: str, methods: Iterable[str]) -> frozenset[str]:
-    if isinstance(methods, str):
+    if isinstance(methods, str) or not isinstance(methods, Iterable):
         raise ValueError(f"{setting} = {methods!r}: allowed is a list of method names")
     found = tuple(methods)
     for method in found:
