@@ -1,0 +1,211 @@
+"""Messages out of a byte stream. RFC 3261 18.3 (Content-Length), 7.5 (CRLFs between messages), RFC 5626 4.4.1 (keep-alive)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from sipguard.wire.head import read_head, read_number
+from sipguard.wire.scan import is_response, request_method
+
+MESSAGE: Final = "message"
+PING: Final = "ping"
+BROKEN: Final = "broken"
+
+BROKEN_REASONS: tuple[str, ...] = ("bad-start-line", "head-too-large", "bad-content-length", "body-too-large")
+
+
+class Frame:
+    """One thing found in a stream.
+
+    kind: MESSAGE (data: the whole message), PING (CRLFCRLF between messages: answer with CRLF), BROKEN (reason: one of BROKEN_REASONS;
+    data: the header block with its empty line when there is one, so that a 400 may be tried; the stream is lost, nothing follows).
+    """
+
+    __slots__ = ("data", "kind", "reason")
+
+    def __init__(self, kind: Literal["message", "ping", "broken"], data: bytes = b"", reason: str = "") -> None:
+        self.kind: Literal["message", "ping", "broken"] = kind
+        self.data = data
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Frame({self.kind!r}, {self.data[:40]!r}, {self.reason!r})"
+
+
+_PING = b"\r\n\r\n"
+_PING_FRAME = Frame(PING)
+_WINDOW = 4096
+_CONTENT_LENGTH = re.compile(rb"\n(?:content-length|l)[ \t]*:([^\n]*)", re.IGNORECASE)
+
+
+class StreamFramer:
+    """Cuts one direction of one connection into frames; the same bytes give the same frames however they are split.
+
+    max_head, max_body: bytes; at most max_head + max_body bytes are held back. A message without Content-Length has no body
+    (RFC 3261 20.14 demands one on streams); what follows is then read as the next message.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_gap",
+        "_inside",
+        "_looked",
+        "_lost",
+        "_need",
+        "_scanned",
+        "_started",
+        "max_body",
+        "max_head",
+        "partial_since_ns",
+    )
+
+    def __init__(self, *, max_head: int = 65536, max_body: int = 65536) -> None:
+        self.max_head = max_head
+        self.max_body = max_body
+        self.partial_since_ns: int | None = None
+        """When the first byte of the unfinished message came; None between messages. Limiting that time is the caller's business."""
+        self._buffer = bytearray()
+        self._gap = b""  # the end of the CRLFs since the last message or ping: what may still become a ping
+        self._inside = False  # a message has begun
+        self._lost = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._need = 0  # length of the message being read, once its head is complete
+        self._scanned = 0  # how far it was searched for the end of its head
+        self._looked = 0  # how far it was searched for its start line
+        self._started = False  # its start line was found good
+
+    def feed(self, data: bytes, now_ns: int) -> list[Frame]:
+        """The frames that `data` completes, in order. Never raises; each byte is looked at a bounded number of times."""
+        frames: list[Frame] = []
+        if self._lost:
+            return frames
+        held = self._buffer
+        buffer: bytes | bytearray = data
+        if held:
+            held += data
+            buffer = held
+        position = 0
+        size = len(buffer)
+        while position < size:
+            if not self._inside:
+                position = self._skip_gap(buffer, position, frames)
+                if position == size:
+                    break
+                self._inside = True
+            reason, head = self._measure(buffer, position, size)
+            if reason:
+                frames.append(Frame(BROKEN, head, reason))
+                self._lost = True
+                self._buffer = bytearray()
+                self.partial_since_ns = None
+                return frames
+            need = self._need
+            if not need or size - position < need:
+                break
+            frames.append(Frame(MESSAGE, bytes(buffer[position : position + need])))
+            position += need
+            self._inside = False
+            self.partial_since_ns = None
+            self._reset()
+        if buffer is held:
+            del held[:position]
+        elif position < size:
+            self._buffer = bytearray(data[position:] if position else data)
+        if self._inside and self.partial_since_ns is None:
+            self.partial_since_ns = now_ns
+        return frames
+
+    def _skip_gap(self, buffer: bytes | bytearray, position: int, frames: list[Frame]) -> int:
+        """Past the CRs and LFs between messages; each CRLFCRLF among them is a ping."""
+        if buffer[position] not in b"\r\n":
+            self._gap = b""
+            return position
+        rest = bytes(buffer[position:]) if position else bytes(buffer)
+        message = rest.lstrip(b"\r\n")
+        skipped = len(rest) - len(message)
+        run = self._gap + rest[:skipped]
+        last = 0
+        found = run.find(_PING)
+        while found >= 0:
+            frames.append(_PING_FRAME)
+            last = found + len(_PING)
+            found = run.find(_PING, last)
+        self._gap = b"" if message else run[last:][-3:]
+        return position + skipped
+
+    def _measure(self, buffer: bytes | bytearray, position: int, size: int) -> tuple[str, bytes]:
+        """Set `_need` once the head of the message at `position` is complete. A reason and the head block when the stream is lost."""
+        if self._need:
+            return "", b""
+        limit = min(size, position + self.max_head)
+        end = _head_end(buffer, position + self._scanned, limit)
+        if end < 0:
+            self._scanned = max(0, limit - position - 2)
+            if not self._started and not self._look_at_start(buffer, position, limit):
+                return "bad-start-line", b""
+            return ("head-too-large", b"") if limit - position >= self.max_head else ("", b"")
+        head = bytes(buffer[position:end])
+        if not self._started and not _is_start(head):
+            return "bad-start-line", b""
+        length = _content_length(head)
+        if length is None:
+            return "bad-content-length", head
+        if length > self.max_body:
+            return "body-too-large", head
+        self._need = end - position + length
+        return "", b""
+
+    def _look_at_start(self, buffer: bytes | bytearray, position: int, limit: int) -> bool:
+        """False when the start line is complete and is none. So a peer that talks something else is found out at its first line."""
+        new = position + max(0, self._looked - 1)  # - 1: the byte after a line end may be what was missing
+        self._looked = limit - position
+        if buffer.find(b"\n", new, limit) < 0:
+            return True
+        end = buffer.find(b"\n", position, limit)
+        if _is_start(bytes(buffer[position : end + 1])):
+            self._started = True
+            return True
+        if end + 1 >= limit:
+            return True
+        if buffer[end + 1] not in b" \t":
+            return False
+        end = buffer.find(b"\n", end + 1, limit)
+        if end < 0:
+            return True
+        self._started = _is_start(bytes(buffer[position : end + 1]))
+        return self._started
+
+
+def _is_start(data: bytes) -> bool:
+    return request_method(data) is not None or is_response(data)
+
+
+def _head_end(buffer: bytes | bytearray, start: int, limit: int) -> int:
+    """The offset after the first empty line, CRLF or bare LF; -1 when there is none. In windows, so that many small messages stay linear."""
+    while start < limit:
+        stop = min(start + _WINDOW, limit)
+        crlf = buffer.find(b"\n\r\n", start, stop)
+        bare = buffer.find(b"\n\n", start, crlf + 1 if crlf >= 0 else stop)
+        if bare >= 0:
+            return bare + 2
+        if crlf >= 0:
+            return crlf + 3
+        if stop == limit:
+            break
+        start = stop - 2
+    return -1
+
+
+def _content_length(head: bytes) -> int | None:
+    """The body's length by Content-Length: 0 when absent, None when unreadable or contradictory (RFC 3261 20.14, RFC 4475 3.3.9)."""
+    if b"\n " in head or b"\n\t" in head:  # folded: the careful reader
+        read = read_head(head)
+        return read.content_length if read.has_content_length else 0
+    values = {value.strip() for value in _CONTENT_LENGTH.findall(head)}
+    if not values:
+        return 0
+    numbers = {read_number(value) for value in values}
+    return numbers.pop() if len(numbers) == 1 else None

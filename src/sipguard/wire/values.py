@@ -1,0 +1,187 @@
+"""Structured header values: Via and URI. RFC 3261 20.42, 19.1, 25.1; RFC 3581 (rport); RFC 5118 (IPv6 references).
+
+Both readers take any bytes, never raise, work in linear time, and answer None for what cannot be used.
+"""
+
+from __future__ import annotations
+
+from sipguard.wire.lists import cut_params, inside_brackets
+
+_HOST_BYTES = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
+_IPV6_BYTES = (
+    b"%.0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-"  # a zone id is not for the wire, but is seen
+)
+_SCHEME_BYTES = b"+-.0123456789abcdefghijklmnopqrstuvwxyz"
+_TRANSPORTS = {name: name for name in (b"UDP", b"TCP", b"TLS", b"WS", b"WSS", b"SCTP", b"TLS-SCTP", b"DTLS-UDP")}
+_PORT_DIGITS = 5
+
+
+class Via:
+    """One Via value.
+
+    transport: upper case. host: with [] around an IPv6 literal, case kept. port: None when not written. sent_by: host and port as written.
+    branch, received: the raw values, None when absent. rport: None absent, 0 present without a (usable) value, else the port.
+    """
+
+    __slots__ = ("branch", "host", "port", "received", "rport", "sent_by", "transport")
+
+    transport: bytes
+    host: bytes
+    port: int | None
+    sent_by: bytes
+    branch: bytes | None
+    received: bytes | None
+    rport: int | None
+
+    def __repr__(self) -> str:
+        return (
+            f"Via({self.transport!r}, {self.sent_by!r}, branch={self.branch!r}, received={self.received!r}, "
+            f"rport={self.rport!r})"
+        )
+
+
+def read_via(value: bytes) -> Via | None:
+    """Read one Via value (not a list, folding resolved); None when protocol, transport or sent-by are not usable."""
+    front, semicolon, rest = value.partition(b";")
+    words = front.split()
+    if len(words) == 2 and words[0][:8] == b"SIP/2.0/":
+        sent_by = words[1]
+        protocol = words[0][8:]
+    else:
+        odd = _odd_front(front)
+        if odd is None:
+            return None
+        protocol, sent_by = odd
+    transport = _TRANSPORTS.get(protocol) or protocol.upper()
+    host, colon, digits = sent_by.rpartition(b":")
+    port: int | None = None
+    if not colon:
+        host = sent_by
+    elif sent_by[-1:] == b"]":  # the colon was one of an IPv6 literal's
+        host = sent_by
+    else:
+        port = read_port(digits)
+        if port is None:
+            return None
+    if not is_host(host) or not transport or b"/" in transport:
+        return None
+    via = Via.__new__(Via)
+    via.transport = transport
+    via.host = host
+    via.port = port
+    via.sent_by = sent_by
+    branch = received = None
+    rport: int | None = None
+    if semicolon:
+        for part in rest.split(b";") if b'"' not in rest else cut_params(rest):
+            name, equals, text = part.partition(b"=")
+            if name == b"branch" and branch is None:
+                branch = text.strip()
+            else:
+                name = name.strip().lower()
+                if name == b"rport":
+                    if rport is None:
+                        rport = (read_port(text.strip()) or 0) if equals else 0
+                elif name == b"received":
+                    if received is None:
+                        received = text.strip()
+                elif name == b"branch" and branch is None:
+                    branch = text.strip()
+    via.branch = branch
+    via.received = received
+    via.rport = rport
+    return via
+
+
+def _odd_front(front: bytes) -> tuple[bytes, bytes] | None:
+    """Transport and sent-by of `SIP / 2.0 / UDP  host : port`, where white space may stand around the separators."""
+    name, slash1, rest = front.partition(b"/")
+    version, slash2, rest = rest.partition(b"/")
+    if not slash1 or not slash2 or name.strip().upper() != b"SIP":
+        return None
+    major, dot, minor = version.strip().partition(b".")
+    if not dot or not major.isdigit() or not minor.isdigit():
+        return None
+    words = rest.split(None, 1)
+    if len(words) != 2:
+        return None
+    return words[0], b"".join(words[1].split()) if b":" in words[1] else words[1].strip()
+
+
+class Uri:
+    """One URI.
+
+    scheme: lower case. user: without the password, escapes kept, None when absent. host: lower case, [] kept around an IPv6 literal,
+    b"" for schemes other than sip and sips. port: None when not written. params: URI parameters, names in lower case, None = no value.
+    """
+
+    __slots__ = ("host", "params", "port", "scheme", "user")
+
+    scheme: bytes
+    user: bytes | None
+    host: bytes
+    port: int | None
+    params: dict[bytes, bytes | None]
+
+    def __repr__(self) -> str:
+        return f"Uri({self.scheme!r}, {self.user!r}, {self.host!r}, {self.port!r}, {self.params!r})"
+
+
+def read_uri(value: bytes) -> Uri | None:
+    """Read the URI of `<uri>;params`, `"name" <uri>`, `name <uri>` or a bare URI; None when it has no scheme or no usable host."""
+    text = value.strip()
+    if b"<" in text:
+        inner = inside_brackets(text)
+        if inner is None:
+            return None
+        text = inner.strip()
+    scheme, colon, rest = text.partition(b":")
+    scheme = scheme.lower()
+    if not colon or not scheme or scheme.translate(None, _SCHEME_BYTES):
+        return None
+    uri = Uri.__new__(Uri)
+    uri.scheme = scheme
+    uri.user = None
+    uri.host = b""
+    uri.port = None
+    uri.params = {}
+    if scheme not in (b"sip", b"sips"):
+        return uri
+    user, at, host_part = rest.partition(b"@")  # neither user nor password may hold a bare "@" (25.1)
+    if at:
+        uri.user = user.partition(b":")[0]
+    else:
+        host_part = rest
+    host_part = host_part.partition(b"?")[0]
+    host, semicolon, params = host_part.partition(b";")
+    host = host.strip().lower()
+    if host[-1:] != b"]" and b":" in host:
+        host, _, digits = host.rpartition(b":")
+        uri.port = read_port(digits)
+        if uri.port is None:
+            return None
+    if not is_host(host):
+        return None
+    uri.host = host
+    if semicolon:
+        for part in params.split(b";"):
+            name, equals, text = part.partition(b"=")
+            name = name.strip().lower()
+            if name and name not in uri.params:
+                uri.params[name] = text.strip() if equals else None
+    return uri
+
+
+def is_host(host: bytes) -> bool:
+    """A name, an IPv4 address or a bracketed IPv6 literal, by its characters only."""
+    if host[:1] == b"[":
+        return len(host) > 2 and host[-1:] == b"]" and not host[1:-1].translate(None, _IPV6_BYTES)
+    return host != b"" and not host.translate(None, _HOST_BYTES)
+
+
+def read_port(digits: bytes) -> int | None:
+    """A port 1-65535 in decimal; None for anything else."""
+    if not digits.isdigit() or len(digits) > _PORT_DIGITS:
+        return None
+    port = int(digits)
+    return port if 0 < port < 65536 else None
