@@ -1,0 +1,89 @@
+"""The guard's own answers: 503, 400, 483, 505, 200 to OPTIONS, 502; stateless (RFC 3261 8.2.6, 8.2.7)."""
+
+from __future__ import annotations
+
+from sipguard.guard.flows import Flow, Send
+from sipguard.guard.keys import Keyring, transaction_of
+from sipguard.guard.refused import RefusedInvites
+from sipguard.guard.settings import GuardSettings
+from sipguard.wire.head import Head
+from sipguard.wire.replies import reply
+from sipguard.wire.values import Via
+
+REASONS = {
+    200: b"OK",
+    400: b"Bad Request",
+    483: b"Too Many Hops",
+    502: b"Bad Gateway",
+    503: b"Service Unavailable",
+    505: b"Version Not Supported",
+}
+
+
+def source_of(flow: Flow, via: Via) -> tuple[bytes | None, int | None]:
+    """What to write into the top Via: `received` (RFC 3261 18.2.1, RFC 3581 4) and the value of `rport`.
+
+    Also where the client itself wrote a received: that one is never believed.
+    """
+    host, port = flow.remote[0], flow.remote[1]
+    text = b"[%b]" % host.encode() if ":" in host else host.encode()
+    asked = via.rport is not None
+    if not asked and via.received is None and via.host == text:
+        return None, None
+    return text.strip(b"[]"), port if asked else None
+
+
+class Answers:
+    """Builds the answers and recognises the ACKs they cause."""
+
+    __slots__ = ("_keyring", "_refused", "_settings")
+
+    def __init__(self, settings: GuardSettings, keyring: Keyring, refused: RefusedInvites) -> None:
+        self._settings = settings
+        self._keyring = keyring
+        self._refused = refused
+
+    def answer(self, head: Head, status: int, flow: Flow, now_ns: int, *, extra: bytes = b"") -> Send | None:
+        """A response on the flow the request came on; None when none can be built or none may be (ACK)."""
+        via = head.top_via
+        if via is None or not head.answerable or head.method == "ACK":
+            return None
+        transaction = transaction_of(head)
+        if transaction is None:
+            # Answerable without a CSeq number or the like: what the message has must do.
+            transaction = b"%b\0%b" % (via.branch or b"", head.call_id or b"")
+        tag = self._keyring.current.tag(transaction)
+        if head.method == "INVITE" and head.to_tag is not None and status >= 300:
+            self._refused.remember(transaction, now_ns)
+        if flow.listener.inside:
+            received = rport = None
+        else:
+            received, rport = source_of(flow, via)
+        data = reply(
+            head,
+            status,
+            REASONS[status],
+            to_tag=tag,
+            received=received,
+            rport=rport,
+            server=self._settings.server,
+            retry_after=self._retry_after(head, tag) if status == 503 else None,
+            extra=extra,
+        )
+        return Send(data, flow)
+
+    def is_own_ack(self, head: Head, now_ns: int) -> bool:
+        """Whether this ACK answers a final response of the guard: by our To tag, else by memory (SPEC M2)."""
+        transaction = transaction_of(head)
+        if transaction is None or head.to_tag is None:
+            return False
+        tags = (key.tag(transaction) for key in self._keyring.accepted(now_ns))
+        return head.to_tag in tags or self._refused.knows(transaction, now_ns)
+
+    def _retry_after(self, head: Head, tag: bytes) -> int | None:
+        """Seconds, spread over the range by the tag's hash: each client its own, each copy of a request the same."""
+        span = self._settings.retry_after_s
+        if span is None or head.method not in self._settings.retry_after_methods or len(head.vias) != 1:
+            return None
+        low, high = span
+        return low + int.from_bytes(tag[:4]) % (high - low + 1)

@@ -1,0 +1,58 @@
+"""What the guard counts: everything, once each, by reason. Nothing is lost silently."""
+
+from __future__ import annotations
+
+#: Method names come from remote bytes: beyond this many, new ones are counted together.
+MAX_METHODS = 64
+OTHER_METHODS = "OTHER"
+
+
+class Tally(dict[str, int]):
+    """Counts by a name from a closed set, or capped by `count_method`."""
+
+    def add(self, name: str, n: int = 1) -> None:
+        self[name] = self.get(name, 0) + n
+
+
+class Counters:
+    """Whole-life counters.
+
+    requests: offered, by method (kernel-dropped ones estimated by method, exact in total). discards: datagrams that are no
+    request and lead to nothing, by reason. outcomes: what became of requests the law allowed but the guard itself ended,
+    and of what could not be sent, by reason. checks: requests ended by a named check (SPEC V5). absorbed: ACKs to own
+    finals (SPEC M2). kernel_dropped: exact. overflowed: requests lost in a receive buffer, estimated.
+    """
+
+    __slots__ = (
+        "absorbed",
+        "checks",
+        "discards",
+        "kernel_dropped",
+        "kernel_sampled",
+        "lcps_refused",
+        "outcomes",
+        "overflowed",
+        "requests",
+        "responses_inside",
+        "responses_outside",
+    )
+
+    def __init__(self) -> None:
+        self.requests = Tally()
+        self.discards = Tally()
+        self.outcomes = Tally()
+        self.checks = Tally()
+        self.absorbed = 0
+        self.kernel_dropped = 0
+        self.kernel_sampled = 0
+        self.overflowed = 0
+        self.lcps_refused = 0
+        self.responses_outside = 0
+        self.responses_inside = 0
+
+    def count_method(self, method: str, n: int = 1) -> None:
+        """Requests of one method; names are capped."""
+        requests = self.requests
+        if method not in requests and len(requests) >= MAX_METHODS:
+            method = OTHER_METHODS
+        requests[method] = requests.get(method, 0) + n

@@ -1,0 +1,156 @@
+"""The stateless proxy (RFC 3261 16.11): requests in and out, responses back."""
+
+from __future__ import annotations
+
+from sipguard.guard.answers import Answers, source_of
+from sipguard.guard.counters import Counters
+from sipguard.guard.flows import Flow, Send
+from sipguard.guard.keys import Keyring, transaction_of
+from sipguard.guard.routing import OwnRoutes, Routing
+from sipguard.guard.settings import GuardSettings
+from sipguard.guard.stamps import COOKIE, Stamps
+from sipguard.guard.tokens import NO_UPSTREAM, FlowTokens, token_in
+from sipguard.wire.edits import forward_request, pop_via
+from sipguard.wire.head import Head, read_head
+from sipguard.wire.values import read_uri
+
+#: Requests that may form a dialog (RFC 3261 12.1, RFC 6665 4.4.1, RFC 3515 2.4.4): they carry our Record-Route.
+DIALOG_FORMING = frozenset(("INVITE", "SUBSCRIBE", "REFER"))
+
+#: An MTU of 1500 less the IPv4 and UDP headers: a datagram over it is cut into fragments.
+MTU_PAYLOAD = 1472
+
+_NO_ROUTES = OwnRoutes(0, None)
+
+
+class Forwarder:
+    """Turns a message into the one to send on, or into the guard's own answer."""
+
+    __slots__ = ("_answers", "_counters", "_keyring", "_routing", "_settings", "_stamps", "_tokens", "_upstream_at")
+
+    def __init__(
+        self,
+        settings: GuardSettings,
+        keyring: Keyring,
+        tokens: FlowTokens,
+        routing: Routing,
+        answers: Answers,
+        counters: Counters,
+    ) -> None:
+        self._settings = settings
+        self._keyring = keyring
+        self._tokens = tokens
+        self._routing = routing
+        self._answers = answers
+        self._counters = counters
+        self._stamps = Stamps(settings, tokens)
+        self._upstream_at = {upstream.flow.remote[:2]: upstream.id for upstream in settings.upstreams}
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def inward(self, head: Head, flow: Flow, now_ns: int) -> Send | None:
+        """A request from outside that the law lets through: to an upstream only, never to its Request-URI (no open relay)."""
+        ended = self._ended_here(head, flow)
+        if ended is not None:
+            return self._answer(head, *ended, flow, now_ns)
+        routes = self._routing.own_routes(head, flow, now_ns) if head.routes else _NO_ROUTES
+        upstream = self._routing.upstream_for(head, flow.listener.transport, routes.token)
+        if upstream is None:
+            return self._answer(head, 503, "no-upstream", flow, now_ns)
+        via, transaction = head.top_via, transaction_of(head)
+        assert via is not None
+        assert transaction is not None  # a head without either has a problem, and ended above
+        stamp = self._stamps.inward(flow, upstream)
+        insert = stamp.via_head + self._keyring.current.branch(transaction) + stamp.via_tail
+        if self._records(head):
+            insert += stamp.record_routes
+        elif head.method == "REGISTER":
+            insert += stamp.path
+        received, rport = source_of(flow, via)
+        data = forward_request(head, insert + stamp.source, received=received, rport=rport, drop_routes=routes.own)
+        return self._sent(data, head, upstream.flow)
+
+    def outward(self, head: Head, flow: Flow, now_ns: int) -> Send | None:
+        """A request from an upstream: out by the flow its Route names, else to a numeric next hop."""
+        ended = self._ended_here(head, flow)
+        if ended is not None:
+            return self._answer(head, *ended, flow, now_ns)
+        routes = self._routing.own_routes(head, flow, now_ns) if head.routes else _NO_ROUTES
+        client = self._routing.next_hop(head, routes)
+        if client is None:
+            return self._answer(head, 502, "no-next-hop", flow, now_ns)
+        transaction = transaction_of(head)
+        assert transaction is not None
+        upstream = routes.token.upstream if routes.token else self._upstream_at.get(flow.remote[:2], NO_UPSTREAM)
+        stamp = self._stamps.outward(flow, client, upstream)
+        insert = stamp.via_head + self._keyring.current.branch(transaction) + stamp.via_tail
+        if self._records(head):
+            insert += stamp.record_routes
+        data = forward_request(head, insert, received=None, rport=None, drop_routes=routes.own, strip_extra=False)
+        return self._sent(data, head, client)
+
+    def _ended_here(self, head: Head, flow: Flow) -> tuple[int, str] | None:
+        """The status and the reason when a request goes no further; None when it goes on (RFC 3261 16.3)."""
+        problem = head.problem
+        if problem is not None:
+            return (505 if problem == "version" else 400), problem
+        if head.method == "OPTIONS" and self._aims_here(head, flow):
+            return 200, "options"
+        return (483, "max-forwards") if head.max_forwards == 0 else None
+
+    def _aims_here(self, head: Head, flow: Flow) -> bool:
+        """OPTIONS to the guard's own address without a user (RFC 3261 11.1: a probe of this hop)."""
+        if flow.listener.inside and head.routes:
+            return False
+        uri = read_uri(head.uri)
+        return uri is not None and not uri.user and self._routing.is_own(uri, flow)
+
+    def _answer(self, head: Head, status: int, reason: str, flow: Flow, now_ns: int) -> Send | None:
+        self._counters.outcomes.add(reason)
+        sent = self._answers.answer(head, status, flow, now_ns)
+        if sent is None:
+            self._counters.outcomes.add("unanswerable")
+        return sent
+
+    def _records(self, head: Head) -> bool:
+        return self._settings.record_route and head.method in DIALOG_FORMING and head.to_tag is None
+
+    def _sent(self, data: bytes, head: Head, flow: Flow) -> Send:
+        if flow.listener.transport == "udp" and len(data) > MTU_PAYLOAD >= len(head.data):
+            self._counters.outcomes.add("over-mtu")
+        return Send(data, flow)
+
+    # -- responses -------------------------------------------------------------------------------------------------
+
+    def response(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
+        """A response from either side: its top Via must be ours, and names the flow on the other side.
+
+        `maddr` is ignored on purpose: it would make the guard a reflector (DESIGN §3).
+        """
+        head = read_head(data)
+        via = head.top_via
+        if head.problem is not None or via is None:
+            return self._lost("response-malformed")
+        signed = token_in(head.vias[0])
+        token = self._tokens.read(signed, now_ns) if signed else None
+        if token is None or not (via.branch or b"").startswith(COOKIE):
+            return self._lost("response-not-ours")
+        if token.flow.listener.inside is flow.listener.inside:
+            # Ours, but for the other side: a request's own Via sent back to where it came from.
+            return self._lost("response-wrong-side")
+        if len(head.vias) < 2:
+            return self._lost("response-no-via")
+        return Send(pop_via(head), token.flow)
+
+    def origin_of(self, data: bytes, now_ns: int) -> tuple[Head, Flow] | None:
+        """The request as its sender wrote it, and the sender's flow, out of what was to be sent on; None for a response."""
+        head = read_head(data)
+        signed = token_in(head.vias[0]) if head.vias else None
+        token = self._tokens.read(signed, now_ns) if signed else None
+        if head.method is None or token is None:
+            return None
+        return read_head(pop_via(head)), token.flow
+
+    def _lost(self, reason: str) -> Send | None:
+        self._counters.discards.add(reason)
+        return None

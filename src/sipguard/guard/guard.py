@@ -1,0 +1,229 @@
+"""The guard, sans-IO: bytes and time in, actions out. The live edge, the replay and the tests drive this object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sipguard.core.controller import OverloadController
+from sipguard.core.levels import State
+from sipguard.core.verdicts import Change, Verdict
+from sipguard.guard.answers import Answers
+from sipguard.guard.checks import CheckChain
+from sipguard.guard.counters import Counters
+from sipguard.guard.flows import Flow, Send
+from sipguard.guard.forwarding import Forwarder
+from sipguard.guard.keys import Keyring
+from sipguard.guard.meters import ListenerMeter
+from sipguard.guard.ports import PlaneReading
+from sipguard.guard.refused import RefusedInvites
+from sipguard.guard.routing import Routing
+from sipguard.guard.sampling import Samples
+from sipguard.guard.settings import GuardSettings
+from sipguard.guard.tokens import FlowTokens
+from sipguard.wire.head import Head, read_head
+from sipguard.wire.scan import is_response, request_line, request_method
+
+_ALLOW, _REJECT, _DROP = Verdict.ALLOW, Verdict.REJECT, Verdict.DROP
+_NORMAL = State.NORMAL
+
+
+class Guard:
+    """Counts, judges, answers and forwards (DESIGN §3).
+
+    `receive` takes whole messages (datagrams, or framed out of a stream) and never raises on hostile bytes. `tick` must be
+    called at `next_deadline()`: receiving never evaluates a cycle.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_budget_in",
+        "_budget_out",
+        "_checks",
+        "_exempt",
+        "_extra",
+        "_forwarder",
+        "_kernel_drop",
+        "_meters",
+        "_refused",
+        "_samples",
+        "_settings",
+        "_upstream_hosts",
+        "controller",
+        "counters",
+    )
+
+    def __init__(
+        self,
+        controller: OverloadController,
+        settings: GuardSettings,
+        keyring: Keyring,
+        checks: CheckChain | None = None,
+    ) -> None:
+        self.controller = controller
+        self.counters = Counters()
+        self._settings = settings
+        self._checks = checks or CheckChain()
+        self._exempt = tuple(prefix.lower().encode() for prefix in settings.exempt_uris)
+        self._extra = settings.source_header.lower()
+        self._refused = RefusedInvites()
+        self._samples = Samples()
+        self._meters = {listener.id: ListenerMeter() for listener in settings.listeners}
+        tokens = FlowTokens(keyring, settings.listeners)
+        routing = Routing(settings.listeners, settings.upstreams, tokens)
+        self._answers = Answers(settings, keyring, self._refused)
+        self._forwarder = Forwarder(settings, keyring, tokens, routing, self._answers, self.counters)
+        self._kernel_drop = settings.kernel_drop and controller.policy.enforce
+        self._budget_in = self._budget_out = 0
+        self._upstream_hosts = frozenset(upstream.host for upstream in settings.upstreams)
+
+    def __repr__(self) -> str:
+        return f"<Guard {self.controller!r}>"
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> int:
+        """When `tick` is due, ns."""
+        return self.controller.next_deadline_ns
+
+    def tick(self, now_ns: int, readings: Iterable[PlaneReading] = ()) -> list[Change]:
+        """The end of a window: what the kernel dropped is counted into it, then the level is evaluated.
+
+        Returns the changes of state since the last tick; the cycles stay with the controller for `advance`.
+        """
+        for reading in readings:
+            self._count_reading(reading, now_ns)
+        for meter in self._meters.values():
+            meter.datagrams = meter.requests = 0
+        self.controller.advance_to(now_ns)
+        self._refused.forget_old(now_ns)
+        self._budget_in = self._budget_out = 0
+        return self.controller.changes()
+
+    @property
+    def drops_in_kernel(self) -> bool:
+        """Whether the kernel filter should be on now: enforced, critical_limit, nothing more to serve in this window."""
+        return self._kernel_drop and self.controller.sheds_all
+
+    def _count_reading(self, reading: PlaneReading, now_ns: int) -> None:
+        counters = self.counters
+        lost = 0
+        if reading.overflowed:
+            lost = self._meters[reading.listener.id].requests_among(reading.overflowed)
+            counters.overflowed += lost
+        if reading.filtered:
+            counters.kernel_dropped += reading.filtered
+            for method, n in self._samples.share(reading.filtered).items():
+                counters.count_method(method, n)
+        if reading.filtered or lost:
+            self.controller.count(reading.filtered + lost, now_ns=now_ns)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def receive(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
+        """One message from one flow: the action it leads to, None for none (dropped, absorbed, not SIP)."""
+        if flow.listener.inside:
+            return self._receive_inside(data, flow, now_ns)
+        meter = self._meters[flow.listener.id]
+        meter.datagrams += 1
+        method = request_method(data)
+        if method is None:
+            return self._receive_no_request(data, flow, now_ns)
+        head = None
+        if method == "ACK":
+            head = read_head(data, self._extra)
+            if self._answers.is_own_ack(head, now_ns):
+                self.counters.absorbed += 1
+                return None
+        meter.requests += 1
+        self.counters.count_method(method)
+        exempt = bool(self._exempt) and self._is_exempt(data)
+        verdict = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt)
+        if verdict is _DROP:
+            if self._kernel_drop:
+                self._samples.add(method)
+            if self._settings.stream_drop != "reject" or flow.listener.transport == "udp":
+                return None
+            self.counters.outcomes.add("stream-drop-refused")
+            return self._refuse(read_head(data, self._extra), flow, now_ns)
+        self._budget_in += len(data)
+        if head is None:
+            head = read_head(data, self._extra)
+        if verdict is _REJECT:
+            if self.controller.state is _NORMAL:
+                self.counters.lcps_refused += 1
+            return self._refuse(head, flow, now_ns)
+        if self._checks:
+            found = self._checks.judge(head, flow, now_ns)
+            if found is not None:
+                self.counters.checks.add(found[0])
+                return self._refuse(head, flow, now_ns) if found[1] is _REJECT else None
+        return self._forwarder.inward(head, flow, now_ns)
+
+    def broken(self, data: bytes, reason: str, flow: Flow, now_ns: int) -> Send | None:
+        """A stream that lost its framing (RFC 3261 18.3): a 400 where one can be built; the edge then closes."""
+        self.counters.discards.add(reason)
+        if request_method(data) is None:
+            return None
+        return self._answers.answer(read_head(data), 400, flow, now_ns)
+
+    def undeliverable(self, action: Send, now_ns: int) -> Send | None:
+        """A request that could not be sent on a stream: the 503 its sender gets in the upstream's stead."""
+        self.counters.outcomes.add("unreachable")
+        origin = self._forwarder.origin_of(action.data, now_ns)
+        return None if origin is None else self._answers.answer(origin[0], 503, origin[1], now_ns)
+
+    def _receive_inside(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
+        """From the protected servers: not counted, never refused.
+
+        A request from a host that is no upstream goes nowhere: an inside port that strangers reach is no open relay.
+        """
+        if request_method(data) is not None:
+            if flow.remote[0] not in self._upstream_hosts:
+                self.counters.discards.add("inside-stranger")
+                return None
+            self.counters.outcomes.add("from-inside")
+            return self._forwarder.outward(read_head(data), flow, now_ns)
+        if is_response(data):
+            self.counters.responses_inside += 1
+            return self._forwarder.response(data, flow, now_ns)
+        return self._discard(data, inside=True)
+
+    def _receive_no_request(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
+        if is_response(data):
+            self.counters.responses_outside += 1
+            return self._forwarder.response(data, flow, now_ns)
+        return self._discard(data, inside=False)
+
+    def _discard(self, data: bytes, *, inside: bool) -> Send | None:
+        """Not SIP: never counted as a request, never answered."""
+        self.counters.discards.add(("inside-" if inside else "") + _kind_of(data))
+        return None
+
+    def _refuse(self, head: Head, flow: Flow, now_ns: int) -> Send | None:
+        """503, unless none can be built or the reply budget is spent; both are counted."""
+        answer = self._answers.answer(head, 503, flow, now_ns)
+        if answer is None:
+            self.counters.outcomes.add("unanswerable")
+            return None
+        if self._settings.reply_budget:
+            if self._budget_out + len(answer.data) > self._budget_in:
+                self.counters.outcomes.add("reply-suppressed")
+                return None
+            self._budget_out += len(answer.data)
+        return answer
+
+    def _is_exempt(self, data: bytes) -> bool:
+        line = request_line(data)
+        return line is not None and line[1].lower().startswith(self._exempt)
+
+
+def _kind_of(data: bytes) -> str:
+    """A short name for what is not SIP: a closed set."""
+    if not data:
+        return "empty"
+    if not data.strip(b"\r\n\0 "):
+        return "keep-alive"
+    # RFC 5389 6: the two top bits are 0, and the magic cookie.
+    if data[0] < 4 and data[4:8] == b"\x21\x12\xa4\x42":
+        return "stun"
+    return "not-sip"
