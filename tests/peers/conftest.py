@@ -11,7 +11,7 @@ from tests.peers.testbed import Testbed
 
 
 @pytest.fixture
-def bed(tmp_path: Path) -> Iterator[Testbed]:
-    """An empty testbed; whatever the test starts on it is ended after the test."""
-    with Testbed(tmp_path) as testbed:
+def bed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """An empty testbed on 127.0.0.1, or on the address it is parametrized with; what the test starts ends with the test."""
+    with Testbed(tmp_path, getattr(request, "param", "127.0.0.1")) as testbed:
         yield testbed

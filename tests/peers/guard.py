@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.peers.process import Child, PeerError, wait_until
+from tests.peers.process import Child, PeerError, host_port, wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Change:
     before: str
     after: str
     rps: int
+    patience_run: int  # cycles
+    relax_run: int  # cycles
     line: dict[str, Any]  # the whole line
 
 
@@ -50,14 +52,14 @@ class Guard:
         `upstreams` are host:port, each given for both transports; `parameters` are flags by their names (lc=100, shed="all").
         """
         admin = f"127.0.0.1:{admin_port}"
-        listen = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        listen = host_port(host, port)
         argv = [sys.executable, "-m", "sipguard", "run", "--listen", f"udp:{listen}", "--listen", f"tcp:{listen}"]
         for upstream in upstreams:
             argv += ["--upstream", f"udp:{upstream}", "--upstream", f"tcp:{upstream}"]
         argv += ["--admin", admin]
         for name, value in parameters.items():
             argv += [f"--{name.replace('_', '-')}", str(value)]
-        guard = cls(host, port, admin, Child.start("sipguard", argv, directory))
+        guard = cls(host, port, admin, Child.start("sipguard", argv, directory, {"STATE_DIRECTORY": str(directory)}))
         try:
             wait_until(guard._is_ready, 15, "the guard's /readyz")
         except BaseException as problem:
@@ -68,7 +70,7 @@ class Guard:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
     def status(self) -> dict[str, Any]:
         """GET /api/v1/status."""
@@ -98,7 +100,15 @@ class Guard:
     def changes(self) -> list[Change]:
         """Its changes of state so far, in order."""
         return [
-            Change(int(line["time_ns"]), str(line["from"]), str(line["to"]), int(line["rps"]), line)
+            Change(
+                time_ns=int(line["time_ns"]),
+                before=str(line["from"]),
+                after=str(line["to"]),
+                rps=int(line["rps"]),
+                patience_run=int(line["patience_run"]),
+                relax_run=int(line["relax_run"]),
+                line=line,
+            )
             for line in self.log()
             if "from" in line and "to" in line and "time_ns" in line
         ]

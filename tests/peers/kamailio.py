@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from tests.peers.process import Child, PeerError, executable, wait_until
+from tests.peers.process import Child, PeerError, executable, host_port, wait_until
 
 _GLOBAL = """#!KAMAILIO
 debug=0
@@ -23,8 +23,8 @@ rev_dns=no
 use_dns_cache=off
 dns_try_ipv6=no
 tcp_connection_lifetime=600
-listen=udp:{host}:{port}
-listen=tcp:{host}:{port}
+listen=udp:{address}
+listen=tcp:{address}
 """
 
 _READY = """
@@ -163,7 +163,7 @@ class Kamailio:
         prefix: Sequence[str] = (),
     ) -> Kamailio:
         """Start it and wait until its first worker runs; `callee` (host:port) is where calls go, `prefix` e.g. a taskset."""
-        text = _GLOBAL.format(host=host, port=port, children=children) + role.value.format(
+        text = _GLOBAL.format(address=host_port(host, port), children=children) + role.value.format(
             callee=callee, fields="\\t".join(_SEEN_FIELDS)
         )
         configuration = directory / "kamailio.cfg"
@@ -182,7 +182,7 @@ class Kamailio:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
     def seen(self, *methods: str, call_prefix: str = "") -> list[Seen]:
         """Requests that reached it so far (a stateful one only), in order; of these methods, or all."""
@@ -209,8 +209,9 @@ class Kamailio:
         with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((self.host, 0))
             probe.settimeout(0.25)
+            local = host_port(self.host, probe.getsockname()[1])
             for number in range(20):
-                probe.sendto(_options(self.address, probe.getsockname()[1], number), (self.host, self.port))
+                probe.sendto(_options(self.address, local, number), (self.host, self.port))
                 try:
                     if probe.recv(4096).startswith(b"SIP/2.0 "):
                         return
@@ -221,11 +222,11 @@ class Kamailio:
         raise PeerError(f"Kamailio does not answer:\n{self.child.tail()}")
 
 
-def _options(target: str, port: int, number: int) -> bytes:
+def _options(target: str, local: str, number: int) -> bytes:
     return (
-        f"OPTIONS sip:{target} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:{port};rport;branch=z9hG4bKready{number}\r\n"
-        f"Max-Forwards: 70\r\nFrom: <sip:ready@127.0.0.1>;tag=r{number}\r\nTo: <sip:{target}>\r\n"
-        f"Call-ID: ready-{port}-{number}\r\nCSeq: {number + 1} OPTIONS\r\nContent-Length: 0\r\n\r\n"
+        f"OPTIONS sip:{target} SIP/2.0\r\nVia: SIP/2.0/UDP {local};rport;branch=z9hG4bKready{number}\r\n"
+        f"Max-Forwards: 70\r\nFrom: <sip:ready@{local}>;tag=r{number}\r\nTo: <sip:{target}>\r\n"
+        f"Call-ID: ready-{number}@{local}\r\nCSeq: {number + 1} OPTIONS\r\nContent-Length: 0\r\n\r\n"
     ).encode()
 
 

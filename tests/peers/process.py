@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,11 @@ def free_port(host: str = "127.0.0.1") -> int:
     raise PeerError(f"no free port on {host}")
 
 
+def host_port(host: str, port: int) -> str:
+    """An address as it stands in a URI and on a command line: IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def wait_until(ready: Callable[[], bool], timeout_s: float, what: str, *, pause_s: float = 0.02) -> None:
     """Poll `ready` until it is true; PeerError naming `what` after `timeout_s`."""
     deadline_s = time.monotonic() + timeout_s
@@ -63,13 +68,16 @@ class Child:
     output: Path  # stdout and stderr together
 
     @classmethod
-    def start(cls, name: str, argv: Sequence[str], directory: Path) -> Child:
-        """Start `argv` in `directory`, its output in `directory`/output.log."""
+    def start(
+        cls, name: str, argv: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
+    ) -> Child:
+        """Start `argv` in `directory`, its output in `directory`/output.log, with `environment` over our own."""
         output = directory / "output.log"
         with output.open("wb") as sink:
             process = subprocess.Popen(
                 argv,
                 cwd=directory,
+                env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

@@ -13,6 +13,7 @@ from tests.peers.testbed import Testbed
 pytestmark = pytest.mark.peer
 
 
+@pytest.mark.parametrize("bed", ["127.0.0.1", "::1"], indirect=True)
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
 def test_a_call_ended_by_the_caller(bed: Testbed, transport: str) -> None:
     """RFC 3261 13, 15 and 16.12: the peers make calls without us, and Kamailio's record tells what reached it."""
@@ -21,7 +22,8 @@ def test_a_call_ended_by_the_caller(bed: Testbed, transport: str) -> None:
     caller.finish().require_all(10)
     seen = kamailio.seen(call_prefix="call-")
     assert [len([s for s in seen if s.method == method]) for method in ("INVITE", "ACK", "BYE")] == [10, 10, 10]
-    assert {s.source for s in seen} == {f"{transport};127.0.0.1;{caller.port}"} or transport == "tcp"
+    if transport == "udp":  # a TCP caller's port is the system's choice
+        assert {s.source for s in seen} == {f"udp;{bed.host};{caller.port}"}
     assert {s.guard_source for s in seen if s.method == "INVITE"} == {"192.0.2.66;5060;udp"}  # nobody strips it here
 
 

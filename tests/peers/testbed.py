@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.peers.guard import Guard
 from tests.peers.kamailio import Kamailio, Role
-from tests.peers.process import Child, free_port
+from tests.peers.process import Child, free_port, host_port
 from tests.peers.sipp import Sipp
 
 
@@ -17,8 +17,9 @@ class Testbed:
 
     __test__ = False  # not a test class, whatever its name says to pytest
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
         self._directory = directory
+        self.host = host  # the loopback address all of it is on
         self._children: list[Child] = []
         self._guards: list[Guard] = []
 
@@ -46,8 +47,10 @@ class Testbed:
 
     def kamailio(self, callee: Sipp | None = None, *, role: Role = Role.STATEFUL) -> Kamailio:
         """A Kamailio in front of `callee`."""
-        address = f"127.0.0.1:{callee.port}" if callee else ""
-        kamailio = Kamailio.start(self._new("kamailio"), port=free_port(), role=role, callee=address)
+        address = host_port(self.host, callee.port) if callee else ""
+        kamailio = Kamailio.start(
+            self._new("kamailio"), port=free_port(self.host), role=role, callee=address, host=self.host
+        )
         self._children.append(kamailio.child)
         return kamailio
 
@@ -55,7 +58,8 @@ class Testbed:
         """A guard in front of these servers; parameters by their flags' names."""
         guard = Guard.start(
             self._new("guard"),
-            port=free_port(),
+            port=free_port(self.host),
+            host=self.host,
             admin_port=free_port(),
             upstreams=[server.address for server in servers],
             parameters=parameters,
@@ -65,7 +69,7 @@ class Testbed:
         return guard
 
     def _sipp(self, scenario: str, **options: Any) -> Sipp:
-        sipp = Sipp.start(self._new(scenario), scenario, port=free_port(), **options)
+        sipp = Sipp.start(self._new(scenario), scenario, port=free_port(self.host), host=self.host, **options)
         self._children.append(sipp.child)
         return sipp
 
