@@ -1,0 +1,1 @@
+"""The law on virtual time: replay of recorded events (and, later, simulation and tuning)."""

@@ -105,8 +105,8 @@ def _known(given: Mapping[str, object], problems: list[Problem], *, by_flag: boo
         key = name.lower() if name.isupper() and name.lower() in PARAMETER_KEYS else name
         if key not in KEYS:
             near = get_close_matches(name, KEYS, n=1)
-            hint = f"nearest is {near[0]}; " if near else ""
-            problems.append(Problem(name, value, f"{hint}one of the keys {', '.join(KEYS)}", by_flag))
+            hint = f" (nearest: {near[0]})" if near else ""
+            problems.append(Problem(name, value, f"one of the keys {', '.join(KEYS)}{hint}", by_flag))
         elif key in known:
             problems.append(Problem(name, value, f"given once, and {key} = {known[key]!r} was given before", by_flag))
         else:

@@ -1,0 +1,5 @@
+"""`python -m sipguard`."""
+
+from sipguard.cli.main import main
+
+main()
