@@ -50,6 +50,7 @@ class Guard:
         "_upstream_hosts",
         "controller",
         "counters",
+        "kernel_filters",
     )
 
     def __init__(
@@ -73,6 +74,8 @@ class Guard:
         self._answers = Answers(settings, keyring, self._refused)
         self._forwarder = Forwarder(settings, keyring, tokens, routing, self._answers, self.counters)
         self._kernel_drop = settings.kernel_drop and controller.policy.enforce
+        #: Set by the edge: the kernel filter is on, so what is dropped here are its samples.
+        self.kernel_filters = False
         self._budget_in = self._budget_out = 0
         self._upstream_hosts = frozenset(upstream.host for upstream in settings.upstreams)
 
@@ -139,8 +142,9 @@ class Guard:
         exempt = bool(self._exempt) and self._is_exempt(data)
         verdict = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt)
         if verdict is _DROP:
-            if self._kernel_drop:
+            if self.kernel_filters:
                 self._samples.add(method)
+                self.counters.kernel_sampled += 1
             if self._settings.stream_drop != "reject" or flow.listener.transport == "udp":
                 return None
             self.counters.outcomes.add("stream-drop-refused")

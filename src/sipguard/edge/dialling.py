@@ -1,0 +1,139 @@
+"""Connections the guard makes: to upstreams (a small pool) and to numeric next hops. What waits for them is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from sipguard.edge.counters import EdgeCounters
+from sipguard.edge.streams import StreamConnection
+from sipguard.guard.flows import Listener, Send, SocketAddress
+
+if TYPE_CHECKING:
+    from sipguard.edge.connections import Connections
+
+#: A connection that is not made within this time is given up.
+CONNECT_S = 3.0
+
+#: After a failure the same target is not tried again for this long: a dead upstream must not cost a SYN per request.
+RETRY_NS = 1_000_000_000
+
+#: Bytes that may wait for one connection being made.
+MAX_WAITING_BYTES = 262_144
+
+#: Targets remembered at once (connections, attempts, failures).
+MAX_TARGETS = 10_000
+
+Target = tuple[int, SocketAddress, int]
+"""Listener id, remote, lane of the pool."""
+
+
+class Dial:
+    """One target: a connection, or what waits for it, or when it may be tried again."""
+
+    __slots__ = ("connection", "not_before_ns", "waiting", "waiting_bytes")
+
+    def __init__(self) -> None:
+        self.connection: StreamConnection | None = None
+        self.waiting: list[Send] = []
+        self.waiting_bytes = 0
+        self.not_before_ns = 0
+
+
+class Dials:
+    """Finds or makes the connection of a target."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, counters: EdgeCounters) -> None:
+        self._loop = loop
+        self._connections = connections
+        self._counters = counters
+        self._dials: dict[Target, Dial] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def keep(self, task: asyncio.Task[None]) -> None:
+        """Hold a reference until the task is done: the loop itself holds weak ones only."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """Give up what is being made."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    def forget(self, connection: StreamConnection) -> None:
+        """A made connection is closed."""
+        key = connection.pool_key
+        dial = self._dials.get(key) if isinstance(key, tuple) else None
+        if dial is not None and dial.connection is connection:
+            del self._dials[key]  # type: ignore[arg-type]
+
+    def send(self, action: Send, lane: int, origin: StreamConnection | None) -> None:
+        """Send on the target's connection, now or when it is made."""
+        flow = action.flow
+        key: Target = (flow.listener.id, flow.remote[:2], lane)
+        dial = self._dials.get(key)
+        if dial is not None and dial.connection is not None:
+            if not dial.connection.write(action.data, origin):
+                self._counters.add("stream-full")
+                self._connections.undeliverable(action)
+            return
+        if dial is None and len(self._dials) >= MAX_TARGETS:
+            self._forget_failures()
+        if dial is None and len(self._dials) >= MAX_TARGETS:
+            self._counters.add("stream-targets-full")
+            self._connections.undeliverable(action)
+            return
+        if dial is None:
+            dial = self._dials[key] = Dial()
+        if time.monotonic_ns() < dial.not_before_ns or dial.waiting_bytes + len(action.data) > MAX_WAITING_BYTES:
+            self._counters.add("stream-unreachable")
+            self._connections.undeliverable(action)
+            return
+        dial.waiting.append(action)
+        dial.waiting_bytes += len(action.data)
+        if len(dial.waiting) == 1:
+            self.keep(self._loop.create_task(self._make(key, dial, flow.listener)))
+
+    async def _make(self, key: Target, dial: Dial, listener: Listener) -> None:
+        remote = key[1]
+        connection = self._connections.new(listener, remote, accepted=False)
+        connection.pool_key = key
+        family = socket.AF_INET6 if ":" in remote[0] else socket.AF_INET
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        except OSError:
+            self._failed(dial)
+            return
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not listener.wildcard:
+                sock.bind((listener.host, 0))
+            async with asyncio.timeout(CONNECT_S):
+                await self._loop.sock_connect(sock, remote)
+                await self._loop.create_connection(lambda: connection, sock=sock)
+        except (OSError, TimeoutError):
+            sock.close()
+            self._failed(dial)
+            return
+        dial.connection = connection
+        waiting, dial.waiting, dial.waiting_bytes = dial.waiting, [], 0
+        for action in waiting:
+            if not connection.write(action.data):
+                self._counters.add("stream-full")
+                self._connections.undeliverable(action)
+
+    def _failed(self, dial: Dial) -> None:
+        self._counters.add("stream-connect-failed")
+        dial.not_before_ns = time.monotonic_ns() + RETRY_NS
+        waiting, dial.waiting, dial.waiting_bytes = dial.waiting, [], 0
+        for action in waiting:
+            self._connections.undeliverable(action)
+
+    def _forget_failures(self) -> None:
+        now_ns = time.monotonic_ns()
+        for key in [
+            k for k, d in self._dials.items() if d.connection is None and not d.waiting and d.not_before_ns < now_ns
+        ]:
+            del self._dials[key]
