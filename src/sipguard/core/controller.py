@@ -149,9 +149,9 @@ class OverloadController:
     def admit_many(self, method: str, n: int, *, now_ns: int) -> list[tuple[Verdict, int]]:
         """n requests at one instant; the run-length list of what n × `admit` would return. Raises ValueError if n < 0."""
         _check_count(n)
-        self.advance_to(now_ns)
         if n == 0:
             return []
+        self.advance_to(now_ns)
         self._window.requests += n
         self._second.roll(self._now_ns)
         self._second.total += n
@@ -234,12 +234,15 @@ class OverloadController:
 
     def _evaluate_due(self, now_ns: int) -> None:
         window = self._window
+        in_gap = False
         while now_ns >= window.end_ns:
-            self._close_window()
-            # Nothing changes any more in a silent normal state: a day's gap costs no more than a minute's (DESIGN §5).
+            # Silence changes nothing in normal: a day's gap costs no more than a minute's (DESIGN §5). All of a long gap
+            # but its last cycle is left out, else what is kept of it would push out the cycles that led into it.
             silent = window.silent_by(now_ns)
-            if silent > MAX_KEPT and self._level.state is _NORMAL:
+            in_gap = silent > MAX_KEPT or (in_gap and silent > 0)
+            if in_gap and self._level.state is _NORMAL:
                 window.skip(silent - 1)
+            self._close_window()
 
     def _close_window(self) -> None:
         window, level, parameters = self._window, self._level, self._parameters
