@@ -60,6 +60,7 @@ class Edge:
             settings.exempt_uris,
             SAMPLE_ONE_IN,
         )
+        self._asked = False
         self._ticker = Ticker(self._loop, guard.next_deadline, self._tick)
 
     def _endpoint(self, listener: Listener, sock: socket.socket) -> UdpEndpoint:
@@ -96,16 +97,20 @@ class Edge:
     def _tick(self, now_ns: int) -> None:
         # In this order (DESIGN §3): what the kernel dropped belongs to the window that ends now.
         changes = self._guard.tick(now_ns, self._plane.read())
-        self._follow_guard()
+        self._switch_plane()
         for change in changes:
             self._on_change(change)
 
     def _follow_guard(self) -> None:
-        """The filter as the guard wants it; after a batch too, since under excess the allowance may be spent now."""
-        wanted = self._guard.drops_in_kernel
-        if wanted is not self._plane.filtering:
-            self._plane.apply(wanted)
-            self._guard.kernel_filters = self._plane.filtering
+        """After a batch: under excess the window's allowance may be spent now."""
+        if self._guard.drops_in_kernel is not self._asked:
+            self._switch_plane()
+
+    def _switch_plane(self) -> None:
+        """The filter as the guard wants it. A switch that failed is tried again at each tick, not at each batch."""
+        self._asked = self._guard.drops_in_kernel
+        self._plane.apply(self._asked)
+        self._guard.kernel_filters = self._plane.filtering
 
     # -- looking at it ---------------------------------------------------------------------------------------------
 

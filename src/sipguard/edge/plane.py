@@ -21,6 +21,8 @@ class ListenerDropPlane:
         program = drop_program(methods, exempt_uris, sample_one_in)
         self._plane = KernelDropPlane([endpoint.sock for endpoint in endpoints], program)
         self._attachments = 0
+        #: Whether the last switch reached every socket.
+        self._complete = True
 
     @property
     def filtering(self) -> bool:
@@ -28,10 +30,10 @@ class ListenerDropPlane:
         return self._plane.filtering
 
     def apply(self, wanted: bool) -> None:
-        """Attach or detach the filter on every outside UDP socket; the same again is nothing."""
-        if wanted is not self._plane.filtering:
-            self._attachments += wanted
-            self._plane.apply(wanted)
+        """Attach or detach the filter on every outside UDP socket; a socket that is as wanted costs nothing."""
+        before = self._plane.filtering
+        self._complete = self._plane.apply(wanted)
+        self._attachments += self._plane.filtering and not before
 
     def read(self) -> list[PlaneReading]:
         """What was dropped since the last reading, per listener."""
@@ -45,12 +47,11 @@ class ListenerDropPlane:
 
     def status(self) -> dict[str, Any]:
         """available, attached, attachments, errors."""
-        failures = dict(self._plane.failures)
         return {
-            "available": bool(self._endpoints) and "attach" not in failures and "counter" not in failures,
+            "available": bool(self._endpoints) and self._complete,
             "attached": self.filtering,
             "attachments": self._attachments,
-            "errors": sum(failures.values()),
+            "errors": sum(self._plane.failures.values()),
             "last_error": self._plane.last_failure,
         }
 

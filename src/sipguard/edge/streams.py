@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sipguard.guard.flows import Flow, Listener, SocketAddress
 from sipguard.wire.framing import MESSAGE, PING, StreamFramer
@@ -67,9 +67,9 @@ class StreamConnection(asyncio.Protocol):
     # -- called by the loop ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        # uvloop's transports are not subclasses of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._connections.made(self)
 
     def data_received(self, data: bytes) -> None:

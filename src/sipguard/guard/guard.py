@@ -67,7 +67,7 @@ class Guard:
         self._exempt = tuple(prefix.lower().encode() for prefix in settings.exempt_uris)
         self._extra = settings.source_header.lower()
         self._refused = RefusedInvites()
-        self._samples = Samples()
+        self._samples = Samples(controller.policy.drop_methods)
         self._meters = {listener.id: ListenerMeter() for listener in settings.listeners}
         tokens = FlowTokens(keyring, settings.listeners)
         routing = Routing(settings.listeners, settings.upstreams, tokens)
@@ -115,7 +115,7 @@ class Guard:
             counters.overflowed += lost
         if reading.filtered:
             counters.kernel_dropped += reading.filtered
-            for method, n in self._samples.share(reading.filtered).items():
+            for method, n in self._samples.share(reading.filtered, counters.requests).items():
                 counters.count_method(method, n)
         if reading.filtered or lost:
             self.controller.count(reading.filtered + lost, now_ns=now_ns)

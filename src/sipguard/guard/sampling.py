@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from sipguard.guard.counters import Tally
+from collections.abc import Mapping
+
+from sipguard.guard.counters import OTHER_METHODS, Tally
 
 #: One datagram in so many passes the kernel filter as a sample.
 SAMPLE_ONE_IN = 64
 
-UNSAMPLED = "UNSAMPLED"
-
 
 class Samples:
-    """The methods of the samples of this cycle, and of the whole life for a cycle too short to have any."""
+    """The methods of the samples of this cycle; the maps hold configured droppable methods only, so they are bounded."""
 
-    __slots__ = ("_cycle", "_life")
+    __slots__ = ("_cycle", "_droppable")
 
-    def __init__(self) -> None:
+    def __init__(self, droppable: frozenset[str]) -> None:
         self._cycle = Tally()
-        self._life = Tally()
+        self._droppable = droppable
 
     def add(self, method: str) -> None:
-        """One sample; the method is one of the configured droppable ones, so the maps are bounded."""
+        """One sample."""
         self._cycle.add(method)
-        self._life.add(method)
 
-    def share(self, dropped: int) -> dict[str, int]:
-        """`dropped` requests shared out in proportion to the samples, to the last one; begins the next cycle."""
-        samples = self._cycle or self._life
-        self._cycle = Tally()
+    def share(self, dropped: int, offered: Mapping[str, int]) -> dict[str, int]:
+        """`dropped` requests shared out in proportion to the cycle's samples, to the last one; begins the next cycle.
+
+        offered: requests by method so far, the proportion for a cycle too short to have any sample.
+        """
+        samples: Mapping[str, int] = self._cycle
         if not samples:
-            return {UNSAMPLED: dropped}
+            samples = {method: n for method, n in offered.items() if method in self._droppable}
+        self._cycle = Tally()
         total = sum(samples.values())
+        if not total:
+            return {OTHER_METHODS: dropped}
         shares = {method: dropped * n // total for method, n in samples.items()}
         # Largest remainders, so that the sum is exact.
         by_remainder = sorted(samples, key=lambda method: -(dropped * samples[method] % total))

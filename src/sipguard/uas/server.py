@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable
+from typing import cast
 
 from sipguard.uas.agent import UserAgentServer
 from sipguard.uas.peer import Peer, Send
@@ -176,8 +177,7 @@ class _Stream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of asyncio's
         self.number = self._server._connected(self)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer = Peer("tcp", address[0], address[1], self.number)
