@@ -35,8 +35,9 @@ class Frame:
 
 _PING = b"\r\n\r\n"
 _PING_FRAME = Frame(PING)
-_WINDOW = 4096
-_CONTENT_LENGTH = re.compile(rb"\n(?:content-length|l)[ \t]*:([^\n]*)", re.IGNORECASE)
+_EMPTY_LINE = re.compile(rb"\n\r?\n")  # after a line end, CRLF or bare LF
+# The value of each Content-Length line, and b"" for each folded line.
+_CONTENT_LENGTH = re.compile(rb"\n(?:[ \t]|(?:content-length|l)[ \t]*:([^\n]*))", re.IGNORECASE)
 
 
 class StreamFramer:
@@ -141,12 +142,13 @@ class StreamFramer:
         if self._need:
             return "", b""
         limit = min(size, position + self.max_head)
-        end = _head_end(buffer, position + self._scanned, limit)
-        if end < 0:
+        empty_line = _EMPTY_LINE.search(buffer, position + self._scanned, limit)
+        if empty_line is None:
             self._scanned = max(0, limit - position - 2)
             if not self._started and not self._look_at_start(buffer, position, limit):
                 return "bad-start-line", b""
             return ("head-too-large", b"") if limit - position >= self.max_head else ("", b"")
+        end = empty_line.end()
         head = bytes(buffer[position:end])
         if not self._started and not _is_start(head):
             return "bad-start-line", b""
@@ -183,29 +185,14 @@ def _is_start(data: bytes) -> bool:
     return request_method(data) is not None or is_response(data)
 
 
-def _head_end(buffer: bytes | bytearray, start: int, limit: int) -> int:
-    """The offset after the first empty line, CRLF or bare LF; -1 when there is none. In windows, so that many small messages stay linear."""
-    while start < limit:
-        stop = min(start + _WINDOW, limit)
-        crlf = buffer.find(b"\n\r\n", start, stop)
-        bare = buffer.find(b"\n\n", start, crlf + 1 if crlf >= 0 else stop)
-        if bare >= 0:
-            return bare + 2
-        if crlf >= 0:
-            return crlf + 3
-        if stop == limit:
-            break
-        start = stop - 2
-    return -1
-
-
 def _content_length(head: bytes) -> int | None:
     """The body's length by Content-Length: 0 when absent, None when unreadable or contradictory (RFC 3261 20.14, RFC 4475 3.3.9)."""
-    if b"\n " in head or b"\n\t" in head:  # folded: the careful reader
-        read = read_head(head)
-        return read.content_length if read.has_content_length else 0
-    values = {value.strip() for value in _CONTENT_LENGTH.findall(head)}
-    if not values:
+    found = _CONTENT_LENGTH.findall(head)
+    if len(found) == 1:
+        number = read_number(found[0].strip())
+        if number is not None:
+            return number
+    elif not found:
         return 0
-    numbers = {read_number(value) for value in values}
-    return numbers.pop() if len(numbers) == 1 else None
+    read = read_head(head)  # folded lines, several Content-Lengths: the careful reader
+    return read.content_length if read.has_content_length else 0

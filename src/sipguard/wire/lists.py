@@ -80,12 +80,13 @@ def header_tag(value: bytes) -> bytes | None:
 
     Without brackets every parameter is the header's (20.10). None when there is no tag, b"" when it is there but empty.
     """
-    if b"<" in value:
-        closing = value.find(b">", open_bracket(value)) if b'"' in value else value.find(b">")
-        # An unclosed bracket is undecidable by the grammar; reading on at least never puts a second tag on a To that has one.
-        rest = value[closing + 1 :]
-    else:
-        rest = value
+    rest = value[value.rfind(b">") + 1 :]  # all of it when there is no bracket
+    if b'"' in rest or value.count(b"<") > 1:
+        # A quote may hold brackets: find the pair that counts. An unclosed bracket is undecidable by the grammar; reading all of it
+        # at least never puts a second tag on a To that has one.
+        rest = value[value.find(b">", max(0, open_bracket(value))) + 1 :]
+    if not rest:
+        return None
     if b'"' not in rest:
         at = rest.find(b";tag=")
         if at >= 0:

@@ -1,11 +1,17 @@
-"""The answers a guard makes by itself. RFC 3261 8.2.6 (UAS responses), 18.2.1 (received), RFC 3581 (rport), 20.33 (Retry-After)."""
+"""The answers a guard makes by itself.
+
+RFC 3261 8.2.6 (UAS responses), 8.2.7 (statelessly), 18.2.1 (received), 20.33 (Retry-After); RFC 3581 4 (rport).
+"""
 
 from __future__ import annotations
 
 from sipguard.wire.edits import mark_via
 from sipguard.wire.head import Head
+from sipguard.wire.lists import header_tag
 
-_UNSAFE = bytes.maketrans(b"\r\n\0", b"   ")
+_UNSAFE = bytes.maketrans(b"\r\0", b"  ")
+_START_LINES_MAX = 64  # keyed by our own statuses and reasons, never by the network
+_start_lines: dict[tuple[int, bytes], bytes] = {}
 
 
 def reply(
@@ -20,26 +26,43 @@ def reply(
     retry_after: int | None = None,
     extra: bytes = b"",
 ) -> bytes:
-    """A final answer to `head` without a body, built from the request alone (stateless, RFC 3261 8.2.7).
+    """A final answer to `head`, without a body, built from the request alone.
 
-    All Vias in order (the top one with `received`, and `rport` when it asks for it), From, To (with to_tag when it has none), Call-ID and CSeq as
-    they came, a fold as one space. retry_after: seconds. extra: complete header lines, each with its CRLF.
-    Ask `head.answerable` first: what is missing in the request is left out here.
+    All Vias in order (the top one with `received`, and with `rport` when it asks for it), From, To (with `to_tag` when it has
+    none), Call-ID and CSeq as they came, a fold as one space; a CR or NUL inside a value becomes a space.
+    retry_after: seconds. extra: complete header lines, each with its CRLF.
+    Ask `head.answerable` first: what is missing in the request comes back empty.
     """
     vias = head.vias
-    if vias and (received is not None or rport is not None):
-        vias = [mark_via(vias[0], received, rport), *vias[1:]]
+    from_ = head.from_
     to = head.to
-    if to is not None and to_tag is not None and head.to_tag is None:
-        to += b";tag=" + to_tag
-    lines = [b"SIP/2.0 %d %b" % (status, reason)]
-    lines += [b"Via: " + via for via in vias]
-    for name, value in ((b"From: ", head.from_), (b"To: ", to), (b"Call-ID: ", head.call_id), (b"CSeq: ", head.cseq)):
-        if value is not None:
-            lines.append(name + value)
+    call_id = head.call_id
+    cseq = head.cseq
+    if not vias or from_ is None or to is None or call_id is None or cseq is None:
+        vias = vias or [b""]
+        from_, to, call_id, cseq = from_ or b"", to or b"", call_id or b"", cseq or b""
+    via = vias[0] if received is None and rport is None else mark_via(vias[0], received, rport, head.top_via)
+    if len(vias) > 1:
+        via = b"\nVia: ".join([via, *vias[1:]])
+    start = _start_lines.get((status, reason)) or _start_line(status, reason)
+    tag = b";tag=" + to_tag if to_tag is not None and header_tag(to) is None else b""
+    text = b"".join(
+        (start, b"\nVia: ", via, b"\nFrom: ", from_, b"\nTo: ", to, tag, b"\nCall-ID: ", call_id, b"\nCSeq: ", cseq)
+    )
+    # No value of `head` holds a LF; with CR and NUL gone as well, nothing a peer wrote can start a line of its own.
+    if b"\r" in text or b"\0" in text:
+        text = text.translate(_UNSAFE)
     if retry_after is not None:
-        lines.append(b"Retry-After: %d" % retry_after)
+        text += b"\nRetry-After: %d" % retry_after
     if server is not None:
-        lines.append(b"Server: " + server)
-    lines = [line.translate(_UNSAFE) for line in lines]
-    return b"\r\n".join(lines) + b"\r\n" + extra + b"Content-Length: 0\r\n\r\n"
+        text += b"\nServer: " + server
+    if extra:
+        return text.replace(b"\n", b"\r\n") + b"\r\n" + extra + b"Content-Length: 0\r\n\r\n"
+    return (text + b"\nContent-Length: 0\n\n").replace(b"\n", b"\r\n")
+
+
+def _start_line(status: int, reason: bytes) -> bytes:
+    line = b"SIP/2.0 %d %b" % (status, reason)
+    if len(_start_lines) < _START_LINES_MAX:
+        _start_lines[status, reason] = line
+    return line

@@ -5,15 +5,22 @@ Both readers take any bytes, never raise, work in linear time, and answer None f
 
 from __future__ import annotations
 
-from sipguard.wire.lists import cut_params, inside_brackets
+import re
+
+from sipguard.wire.lists import commas, cut_params, inside_brackets
+from sipguard.wire.scan import TOKEN_BYTES
 
 _HOST_BYTES = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
 _IPV6_BYTES = (
     b"%.0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-"  # a zone id is not for the wire, but is seen
 )
 _SCHEME_BYTES = b"+-.0123456789abcdefghijklmnopqrstuvwxyz"
-_TRANSPORTS = {name: name for name in (b"UDP", b"TCP", b"TLS", b"WS", b"WSS", b"SCTP", b"TLS-SCTP", b"DTLS-UDP")}
 _PORT_DIGITS = 5
+# The usual shape of a Via, one class of bytes after the other: there is nothing to go back over.
+_USUAL_VIA = re.compile(
+    rb"SIP/2\.0/(UDP|TCP|TLS|WSS?|SCTP) (([-.0-9A-Za-z_]+|\[[.0-9:A-Fa-f]+\])(?::([0-9]{1,5}))?)"
+    rb"(;rport)?(?:;branch=([-!%*+.0-9A-Z_`a-z~]+))?(;rport)?\Z"
+)
 
 
 class Via:
@@ -41,60 +48,48 @@ class Via:
 
 
 def read_via(value: bytes) -> Via | None:
-    """Read one Via value (not a list, folding resolved); None when protocol, transport or sent-by are not usable."""
-    front, semicolon, rest = value.partition(b";")
-    words = front.split()
-    if len(words) == 2 and words[0][:8] == b"SIP/2.0/":
-        sent_by = words[1]
-        protocol = words[0][8:]
-    else:
-        odd = _odd_front(front)
-        if odd is None:
-            return None
-        protocol, sent_by = odd
-    transport = _TRANSPORTS.get(protocol) or protocol.upper()
-    host, colon, digits = sent_by.rpartition(b":")
-    port: int | None = None
-    if not colon:
-        host = sent_by
-    elif sent_by[-1:] == b"]":  # the colon was one of an IPv6 literal's
-        host = sent_by
-    else:
-        port = read_port(digits)
-        if port is None:
-            return None
-    if not is_host(host) or not transport or b"/" in transport:
-        return None
+    """Read one Via value (not a list, folding resolved); None when protocol, transport or sent-by cannot be used."""
+    usual = _USUAL_VIA.match(value)
+    if usual is None:
+        return _read_odd_via(value)
     via = Via.__new__(Via)
-    via.transport = transport
-    via.host = host
-    via.port = port
-    via.sent_by = sent_by
-    branch = received = None
-    rport: int | None = None
-    if semicolon:
-        for part in rest.split(b";") if b'"' not in rest else cut_params(rest):
-            name, equals, text = part.partition(b"=")
-            if name == b"branch" and branch is None:
-                branch = text.strip()
-            else:
-                name = name.strip().lower()
-                if name == b"rport":
-                    if rport is None:
-                        rport = (read_port(text.strip()) or 0) if equals else 0
-                elif name == b"received":
-                    if received is None:
-                        received = text.strip()
-                elif name == b"branch" and branch is None:
-                    branch = text.strip()
-    via.branch = branch
-    via.received = received
-    via.rport = rport
+    via.transport, via.sent_by, via.host, digits, rport, via.branch, rport_after = usual.groups()
+    if digits is None:
+        via.port = None
+    else:
+        via.port = read_port(digits)
+        if via.port is None:
+            return None
+    via.received = None
+    via.rport = None if rport is None and rport_after is None else 0
     return via
 
 
-def _odd_front(front: bytes) -> tuple[bytes, bytes] | None:
-    """Transport and sent-by of `SIP / 2.0 / UDP  host : port`, where white space may stand around the separators."""
+def _read_odd_via(value: bytes) -> Via | None:
+    """Any other way to write it: white space around separators, rare transports and versions, lower case, more parameters."""
+    front, _, rest = value.partition(b";")
+    read = _read_front(front)
+    if read is None or (b"," in value and commas(value)):
+        return None
+    via = Via.__new__(Via)
+    via.transport, via.sent_by, via.host, via.port = read
+    via.branch = via.received = via.rport = None
+    for param in rest.split(b";") if b'"' not in rest and b"<" not in rest else cut_params(rest):
+        name, _, text = param.partition(b"=")
+        name = name.strip().lower()
+        if name == b"rport":
+            if via.rport is None:
+                via.rport = read_port(text.strip()) or 0
+        elif name == b"received":
+            if via.received is None:
+                via.received = text.strip()
+        elif name == b"branch" and via.branch is None:
+            via.branch = text.strip()
+    return via
+
+
+def _read_front(front: bytes) -> tuple[bytes, bytes, bytes, int | None] | None:
+    """Transport, sent-by, host and port of a Via's part before the first semicolon: `SIP / 2.0 / udp  host : port`."""
     name, slash1, rest = front.partition(b"/")
     version, slash2, rest = rest.partition(b"/")
     if not slash1 or not slash2 or name.strip().upper() != b"SIP":
@@ -103,9 +98,17 @@ def _odd_front(front: bytes) -> tuple[bytes, bytes] | None:
     if not dot or not major.isdigit() or not minor.isdigit():
         return None
     words = rest.split(None, 1)
-    if len(words) != 2:
+    if len(words) != 2 or words[0].translate(None, TOKEN_BYTES):
         return None
-    return words[0], b"".join(words[1].split()) if b":" in words[1] else words[1].strip()
+    host = sent_by = words[1].strip()
+    port: int | None = None
+    if b":" in sent_by and sent_by[-1:] != b"]":  # in brackets the colons are an IPv6 literal's
+        sent_by = b"".join(sent_by.split())
+        host, _, digits = sent_by.rpartition(b":")
+        port = read_port(digits)
+        if port is None:
+            return None
+    return (words[0].upper(), sent_by, host, port) if is_host(host) else None
 
 
 class Uri:
