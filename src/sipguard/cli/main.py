@@ -1,12 +1,11 @@
 """`sipguard`: the commands and their exit codes.
 
-0 ok, 1 it ran and the answer is no, 2 wrong usage or configuration. One file per command; what a command needs is
-imported when it runs, so that --help and mistakes answer at once.
+0 ok, 1 it ran and the answer is no (or its reader went away), 2 wrong usage or configuration. One file per command;
+what a command needs is imported when it runs, so that --help and mistakes answer at once.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -47,14 +46,10 @@ for _command in (run, demo, check, params, replay, status):
 
 
 def main() -> None:
-    """The entry point: wrong settings are told one a line, without a traceback; a closed pipe ends quietly."""
+    """The entry point: wrong settings are told one a line, without a traceback."""
     try:
         app()
     except SettingsError as error:
         for problem in error.problems:
             typer.echo(f"error: {problem}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader has what it wanted (`| head`); at its exit the interpreter flushes, and must not meet the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

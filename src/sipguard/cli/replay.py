@@ -155,17 +155,16 @@ def _print_summary(run: Replay, changes: list[Change]) -> None:
     from sipguard.lab.replay import ms_text
 
     law = run.controller
-    table = Table("at ms", "from", "to", "rps", "patience run", "relax run")
+    table = Table("at ms", "state", "rps", "patience run", "relax run")
+    table.add_row("0", "normal", "", "", "")
     for change in changes[:MAX_SHOWN]:
         runs = (str(change.patience_run), str(change.relax_run))
-        table.add_row(ms_text(change.time_ns), change.before.value, change.after.value, str(change.rps), *runs)
+        table.add_row(ms_text(change.time_ns), change.after.value, str(change.rps), *runs)
     console = Console()
-    if changes:
-        console.print(table)
+    console.print(table)
     if len(changes) > MAX_SHOWN:
         console.print(f"(the first {MAX_SHOWN} changes; --ticks writes every cycle)")
-    visited = list(dict.fromkeys(["normal", *(change.after.value for change in changes)]))
-    console.print(f"states visited: {', '.join(visited)}; at the end: {law.state.value}")
+    console.print(f"at the end: {law.state.value}")
     console.print(f"allow {law.allowed}, reject {law.rejected}, drop {law.dropped}")
     if not law.policy.enforce:
         console.print(f"shadow: would reject {law.shadow_rejected}, would drop {law.shadow_dropped}")

@@ -70,7 +70,7 @@ def read_events(lines: Iterable[str]) -> Iterator[Event]:
 
     Raises RowError at the first row that cannot be used.
     """
-    rows = csv.reader(lines)
+    rows = csv.reader(lines, skipinitialspace=True)
     columns: list[int | None] | None = None
     while True:
         try:

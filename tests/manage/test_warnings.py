@@ -1,0 +1,59 @@
+"""What is allowed and will be regretted (SPEC P4; issue: the edge's pitfalls)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sipguard.manage.config import load_settings, warnings
+
+
+def warned(**flags: object) -> list[str]:
+    return warnings(load_settings(None, flags))
+
+
+def test_the_defaults_give_no_warning() -> None:
+    assert warned() == []
+
+
+@pytest.mark.parametrize(("tr", "nearest"), [(600, 500), (300, 250), (110, 100), (999, 1000)])
+def test_p4_a_tr_that_does_not_divide_1000_names_the_nearest(tr: int, nearest: int) -> None:
+    """SPEC P4."""
+    (warning,) = warned(tr=tr)
+    assert warning.startswith(f"TR = {tr}: ")
+    assert f"the nearest exact TR is {nearest} " in warning
+
+
+def test_p4_tr_600_reads_40_percent_low() -> None:
+    """SPEC P4: the worked number."""
+    assert "40 % low" in warned(tr=600)[0]
+
+
+@pytest.mark.parametrize("tr", [100, 125, 200, 250, 500, 1000])
+def test_p4_an_exact_tr_is_not_warned_about(tr: int) -> None:
+    """SPEC P4."""
+    assert warned(tr=tr) == []
+
+
+def test_a_listener_without_an_upstream_of_its_transport() -> None:
+    (warning,) = warned(upstream=["udp:192.0.2.10:5060"])
+    assert warning.startswith("listen = tcp:127.0.0.1:5060: no upstream speaks tcp")
+    assert warned(upstream=["udp:192.0.2.10:5060", "tcp:192.0.2.10:5060"]) == []
+
+
+def test_a_wildcard_without_advertise() -> None:
+    (warning,) = warned(listen=["udp:0.0.0.0:5060"])
+    assert warning.startswith("listen = udp:0.0.0.0:5060: a wildcard address without advertise")
+    assert warned(listen=["udp:0.0.0.0:5060,advertise=192.0.2.1"]) == []
+
+
+def test_an_admin_address_that_others_reach() -> None:
+    assert [w.split(":")[0] for w in warned(admin="192.0.2.1:8060")] == ["admin = 192.0.2.1"]
+    assert warned(admin="[::1]:8060") == []
+
+
+def test_methods_that_are_slips_or_keep_calls_up() -> None:
+    assert "INVITe is no method" in warned(drop_methods=["INVITe"])[0]
+    assert "ACK is never answered" in warned(refuse_methods=["ACK"])[0]
+    assert [w.split(";")[0] for w in warned(drop_methods=["BYE", "INVITE"])] == ["drop_methods: BYE frees the servers"]
+    assert "RFC 7339 5.10.2" in warned(retry_after_methods=["INVITE"])[0]
+    assert warned(retry_after_methods=["INVITE"], retry_after="") == []
