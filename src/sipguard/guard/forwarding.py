@@ -8,9 +8,10 @@ from sipguard.guard.flows import Flow, Send
 from sipguard.guard.keys import Keyring, transaction_of
 from sipguard.guard.routing import OwnRoutes, Routing
 from sipguard.guard.settings import GuardSettings
-from sipguard.guard.stamps import COOKIE, Stamps
+from sipguard.guard.stamps import COOKIE, Stamps, via_head
 from sipguard.guard.tokens import NO_UPSTREAM, FlowTokens, token_in
 from sipguard.wire.edits import forward_request, pop_via
+from sipguard.wire.front import pop_front_via
 from sipguard.wire.head import Head, read_head
 from sipguard.wire.values import read_uri
 
@@ -26,7 +27,17 @@ _NO_ROUTES = OwnRoutes(0, None)
 class Forwarder:
     """Turns a message into the one to send on, or into the guard's own answer."""
 
-    __slots__ = ("_answers", "_counters", "_keyring", "_routing", "_settings", "_stamps", "_tokens", "_upstream_at")
+    __slots__ = (
+        "_answers",
+        "_counters",
+        "_keyring",
+        "_own_via",
+        "_routing",
+        "_settings",
+        "_stamps",
+        "_tokens",
+        "_upstream_at",
+    )
 
     def __init__(
         self,
@@ -44,6 +55,12 @@ class Forwarder:
         self._answers = answers
         self._counters = counters
         self._stamps = Stamps(settings, tokens)
+        #: How our Via begins in what an inside listener hears; from outside the long way reads every response whole.
+        self._own_via = {
+            listener.id: via_head(listener, "")
+            for listener in settings.listeners
+            if listener.inside and not listener.wildcard
+        }
         self._upstream_at = {upstream.flow.remote[:2]: upstream.id for upstream in settings.upstreams}
 
     # -- requests --------------------------------------------------------------------------------------------------
@@ -127,20 +144,31 @@ class Forwarder:
 
         `maddr` is ignored on purpose: it would make the guard a reflector (DESIGN §3).
         """
+        start = self._own_via.get(flow.listener.id)
+        if start is not None:
+            popped = pop_front_via(data, start)
+            if popped is not None:
+                return self._back(popped[0], popped[1], flow, now_ns)
         head = read_head(data)
         via = head.top_via
         if head.problem is not None or via is None:
             return self._lost("response-malformed")
-        signed = token_in(head.vias[0])
+        if not (via.branch or b"").startswith(COOKIE):
+            return self._lost("response-not-ours")
+        if len(head.vias) < 2:
+            return self._lost("response-no-via")
+        return self._back(pop_via(head), head.vias[0], flow, now_ns)
+
+    def _back(self, popped: bytes, via: bytes, flow: Flow, now_ns: int) -> Send | None:
+        """A response without our Via, to the flow that this Via names."""
+        signed = token_in(via)
         token = self._tokens.read(signed, now_ns) if signed else None
-        if token is None or not (via.branch or b"").startswith(COOKIE):
+        if token is None:
             return self._lost("response-not-ours")
         if token.flow.listener.inside is flow.listener.inside:
             # Ours, but for the other side: a request's own Via sent back to where it came from.
             return self._lost("response-wrong-side")
-        if len(head.vias) < 2:
-            return self._lost("response-no-via")
-        return Send(pop_via(head), token.flow)
+        return Send(popped, token.flow)
 
     def origin_of(self, data: bytes, now_ns: int) -> tuple[Head, Flow] | None:
         """The request as its sender wrote it, and the sender's flow, out of what was to be sent on; None for a response."""

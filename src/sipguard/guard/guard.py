@@ -181,15 +181,15 @@ class Guard:
 
         A request from a host that is no upstream goes nowhere: an inside port that strangers reach is no open relay.
         """
+        if is_response(data):
+            self.counters.responses_inside += 1
+            return self._forwarder.response(data, flow, now_ns)
         if request_method(data) is not None:
             if flow.remote[0] not in self._upstream_hosts:
                 self.counters.discards.add("inside-stranger")
                 return None
             self.counters.outcomes.add("from-inside")
             return self._forwarder.outward(read_head(data), flow, now_ns)
-        if is_response(data):
-            self.counters.responses_inside += 1
-            return self._forwarder.response(data, flow, now_ns)
         return self._discard(data, inside=True)
 
     def _receive_no_request(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:

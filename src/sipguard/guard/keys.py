@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
 from hashlib import blake2b
 
 from sipguard.wire.head import Head
@@ -12,9 +13,12 @@ _SIGNATURE_BYTES = 6
 _IDENTITY_BYTES = 12
 
 
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+
+
 def to_text(raw: bytes) -> bytes:
     """URL-safe base64 without padding: legal in a Via parameter, a URI parameter and a tag."""
-    return urlsafe_b64encode(raw).rstrip(b"=")
+    return b2a_base64(raw, newline=False).translate(_URL_SAFE, b"=")
 
 
 def from_text(text: bytes) -> bytes | None:
@@ -57,13 +61,13 @@ class Key:
         """The part of our branch after the magic cookie: 16 characters."""
         state = self._branch.copy()
         state.update(transaction)
-        return urlsafe_b64encode(state.digest())
+        return to_text(state.digest())
 
     def tag(self, transaction: bytes) -> bytes:
         """The To tag of our own final responses: 16 characters, the same for each copy of the request."""
         state = self._tag.copy()
         state.update(transaction)
-        return urlsafe_b64encode(state.digest())
+        return to_text(state.digest())
 
     def sign(self, payload: bytes) -> bytes:
         """A token: payload and signature as text."""

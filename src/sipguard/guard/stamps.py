@@ -49,7 +49,7 @@ class Stamps:
             inner, outer = upstream.flow.listener, client.listener
             inner_uri = _uri(inner, "", token)
             stamp = Stamp(
-                _via_head(inner, ""),
+                via_head(inner, ""),
                 _SIGNED + token + b"\r\n",
                 b"Record-Route: %b\r\nRecord-Route: %b\r\n" % (inner_uri, _uri(outer, client.local, b"")),
                 b"Path: %b\r\n" % inner_uri if self._settings.path else b"",
@@ -65,7 +65,7 @@ class Stamps:
             outer_uri = _uri(client.listener, client.local, b"")
             inner_uri = _uri(inside.listener, inside.local, self._tokens.write(client, upstream))
             stamp = Stamp(
-                _via_head(client.listener, client.local),
+                via_head(client.listener, client.local),
                 _SIGNED + self._tokens.write(inside) + b"\r\n",
                 b"Record-Route: %b\r\nRecord-Route: %b\r\n" % (outer_uri, inner_uri),
                 b"",
@@ -87,7 +87,8 @@ class Stamps:
         )
 
 
-def _via_head(listener: Listener, local: str) -> bytes:
+def via_head(listener: Listener, local: str) -> bytes:
+    """Our Via line up to and with the branch's magic cookie."""
     transport = listener.transport.upper().encode()
     return b"Via: SIP/2.0/%b %b;branch=%b" % (transport, listener.sent_by(local), COOKIE)
 
