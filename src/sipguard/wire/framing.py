@@ -18,8 +18,9 @@ BROKEN_REASONS: tuple[str, ...] = ("bad-start-line", "head-too-large", "bad-cont
 class Frame:
     """One thing found in a stream.
 
-    kind: MESSAGE (data: the whole message), PING (CRLFCRLF between messages: answer with CRLF), BROKEN (reason: one of BROKEN_REASONS;
-    data: the header block with its empty line when there is one, so that a 400 may be tried; the stream is lost, nothing follows).
+    kind: MESSAGE: data is the whole message. PING: CRLFCRLF between messages, to be answered with CRLF. BROKEN: the stream is
+    lost, nothing follows; reason is one of BROKEN_REASONS, data the header block with its empty line when there is one (so that
+    a 400 may be tried), else b"".
     """
 
     __slots__ = ("data", "kind", "reason")
@@ -35,6 +36,7 @@ class Frame:
 
 _PING = b"\r\n\r\n"
 _PING_FRAME = Frame(PING)
+_GAP = re.compile(rb"[\r\n]+")
 _EMPTY_LINE = re.compile(rb"\n\r?\n")  # after a line end, CRLF or bare LF
 # The value of each Content-Length line, and b"" for each folded line.
 _CONTENT_LENGTH = re.compile(rb"\n(?:[ \t]|(?:content-length|l)[ \t]*:([^\n]*))", re.IGNORECASE)
@@ -65,7 +67,7 @@ class StreamFramer:
         self.max_head = max_head
         self.max_body = max_body
         self.partial_since_ns: int | None = None
-        """When the first byte of the unfinished message came; None between messages. Limiting that time is the caller's business."""
+        """When the first byte of the unfinished message came; None between messages. To limit that time is the caller's."""
         self._buffer = bytearray()
         self._gap = b""  # the end of the CRLFs since the last message or ping: what may still become a ping
         self._inside = False  # a message has begun
@@ -96,6 +98,7 @@ class StreamFramer:
                 if position == size:
                     break
                 self._inside = True
+                self._gap = b""
             reason, head = self._measure(buffer, position, size)
             if reason:
                 frames.append(Frame(BROKEN, head, reason))
@@ -121,24 +124,22 @@ class StreamFramer:
 
     def _skip_gap(self, buffer: bytes | bytearray, position: int, frames: list[Frame]) -> int:
         """Past the CRs and LFs between messages; each CRLFCRLF among them is a ping."""
-        if buffer[position] not in b"\r\n":
-            self._gap = b""
+        found_gap = _GAP.match(buffer, position)
+        if found_gap is None:
             return position
-        rest = bytes(buffer[position:]) if position else bytes(buffer)
-        message = rest.lstrip(b"\r\n")
-        skipped = len(rest) - len(message)
-        run = self._gap + rest[:skipped]
+        end = found_gap.end()
+        run = self._gap + bytes(buffer[position:end])
         last = 0
         found = run.find(_PING)
         while found >= 0:
             frames.append(_PING_FRAME)
             last = found + len(_PING)
             found = run.find(_PING, last)
-        self._gap = b"" if message else run[last:][-3:]
-        return position + skipped
+        self._gap = run[last:][-3:]
+        return end
 
     def _measure(self, buffer: bytes | bytearray, position: int, size: int) -> tuple[str, bytes]:
-        """Set `_need` once the head of the message at `position` is complete. A reason and the head block when the stream is lost."""
+        """Set `_need` once the head of the message at `position` is complete; a reason and the head when the stream is lost."""
         if self._need:
             return "", b""
         limit = min(size, position + self.max_head)
@@ -161,7 +162,7 @@ class StreamFramer:
         return "", b""
 
     def _look_at_start(self, buffer: bytes | bytearray, position: int, limit: int) -> bool:
-        """False when the start line is complete and is none. So a peer that talks something else is found out at its first line."""
+        """False when the start line is complete and is none: a peer that talks something else is found out at its first line."""
         new = position + max(0, self._looked - 1)  # - 1: the byte after a line end may be what was missing
         self._looked = limit - position
         if buffer.find(b"\n", new, limit) < 0:
@@ -186,7 +187,7 @@ def _is_start(data: bytes) -> bool:
 
 
 def _content_length(head: bytes) -> int | None:
-    """The body's length by Content-Length: 0 when absent, None when unreadable or contradictory (RFC 3261 20.14, RFC 4475 3.3.9)."""
+    """The body's length: 0 without Content-Length, None when unreadable or contradictory (RFC 3261 20.14, RFC 4475 3.3.9)."""
     found = _CONTENT_LENGTH.findall(head)
     if len(found) == 1:
         number = read_number(found[0].strip())

@@ -58,7 +58,8 @@ def commas(text: bytes) -> list[int]:
 def split_list(text: bytes) -> list[bytes]:
     """The elements of a comma list in order, outer white space stripped.
 
-    A list with an empty element is no list by the grammar (RFC 3261 25.1): it is kept as one value, so that an echo repeats it exactly.
+    A list with an empty element is no list by the grammar (RFC 3261 25.1): it is kept as one value, so that an echo repeats it
+    exactly.
     """
     if b'"' in text or b"<" in text:
         pieces = _cut(text, commas(text))
@@ -82,8 +83,8 @@ def header_tag(value: bytes) -> bytes | None:
     """
     rest = value[value.rfind(b">") + 1 :]  # all of it when there is no bracket
     if b'"' in rest or value.count(b"<") > 1:
-        # A quote may hold brackets: find the pair that counts. An unclosed bracket is undecidable by the grammar; reading all of it
-        # at least never puts a second tag on a To that has one.
+        # A quote may hold brackets: find the pair that counts. An unclosed bracket is undecidable by the grammar; reading all of
+        # it at least never puts a second tag on a To that has one.
         rest = value[value.find(b">", max(0, open_bracket(value))) + 1 :]
     if not rest:
         return None

@@ -1,7 +1,7 @@
 """Header names to kinds. RFC 3261 7.3.3 and 20 (compact forms), RFC 3581, RFC 3327.
 
-The table holds the spellings seen on the wire, so that one look-up with the bytes as written decides nearly every line; a name not in it
-is looked up once more, stripped and in lower case.
+The table holds the spellings seen on the wire, so that one look-up with the bytes as written decides nearly every line; a name
+not in it is looked up once more, stripped and in lower case.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _PASSED = (
     b"History-Info", b"Identity", b"Min-Expires", b"Min-SE", b"Organization", b"P-Access-Network-Info", b"P-Asserted-Identity",
     b"P-Charging-Vector", b"P-Early-Media", b"P-Preferred-Identity", b"P-Visited-Network-ID", b"Path", b"Priority", b"Privacy",
     b"Proxy-Authorization", b"Proxy-Require", b"RAck", b"RSeq", b"Reason", b"Refer-To", b"Referred-By", b"Remote-Party-ID",
-    b"Replaces", b"Require", b"Server", b"Session-Expires", b"Subject", b"Subscription-State", b"Supported", b"Timestamp", b"Unsupported",
-    b"User-Agent", b"User-to-User", b"X-Asterisk-HangupCause", b"c", b"k", b"m", b"o", b"s", b"u", b"x",
+    b"Replaces", b"Require", b"Server", b"Session-Expires", b"Subject", b"Subscription-State", b"Supported", b"Timestamp",
+    b"Unsupported", b"User-Agent", b"User-to-User", b"c", b"k", b"m", b"o", b"s", b"u", b"x",
 )  # fmt: skip
 
 _EXTRA_TABLES_MAX = 16  # keyed by configuration, not by the network; a cap all the same

@@ -50,10 +50,9 @@ _SINGLE = (FROM, TO, CALL_ID, CSEQ, MAX_FORWARDS)
 
 def vias_usable(vias: list[bytes]) -> bool:
     """Can each of them be read. Those below the top one are only echoed, so the usual shape is not taken apart."""
-    for via in vias:
-        if (via[:8] != b"SIP/2.0/" or b" " not in via or b"," in via) and read_via(via) is None:
-            return False
-    return True
+    return all(
+        (via[:8] == b"SIP/2.0/" and b" " in via and b"," not in via) or read_via(via) is not None for via in vias
+    )
 
 
 def judge(head: Head) -> str | None:

@@ -1,8 +1,8 @@
 """Tier 0: is this a SIP request, and of which method? Decided from the start line alone, in a fraction of a microsecond.
 
-RFC 3261 section 7.1 (start lines), 7.5 (leading CRLFs), 25.1 (grammar). What counts as a request is read liberally, since RPS is
-offered load (SPEC M2): any SIP version, spaces where there should be one, a bare LF, a folded request line. Whether such a request is fit
-to be forwarded is for tier 1 (`head.Head.problem`) to say.
+RFC 3261 section 7.1 (start lines), 7.5 (leading CRLFs), 25.1 (grammar). What counts as a request is read liberally, since RPS
+is offered load (SPEC M2): any SIP version, spaces where there should be one, a bare LF, a folded request line. Whether such a
+request is fit to be forwarded is for tier 1 (`head.Head.problem`) to say.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def is_response(data: bytes) -> bool:
 
 
 def request_line(data: bytes) -> tuple[str, bytes, bytes] | None:
-    """Method, Request-URI, SIP-Version of an oddly written request line; None when it is none. The slow way of `request_method`."""
+    """Method, Request-URI and SIP-Version of any request line, however written; None when it is none.
+
+    The slow way of `request_method`, which gives the same answer.
+    """
     if data[:1] in (b"\r", b"\n"):
         data = data.lstrip(b"\r\n")
     end = data.find(b"\n")

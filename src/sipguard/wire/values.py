@@ -11,9 +11,7 @@ from sipguard.wire.lists import commas, cut_params, inside_brackets
 from sipguard.wire.scan import TOKEN_BYTES
 
 _HOST_BYTES = b"-.0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz"
-_IPV6_BYTES = (
-    b"%.0123456789:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-"  # a zone id is not for the wire, but is seen
-)
+_IPV6_BYTES = b"%" + _HOST_BYTES + b":"  # a zone id has no place on the wire, but is seen
 _SCHEME_BYTES = b"+-.0123456789abcdefghijklmnopqrstuvwxyz"
 _PORT_DIGITS = 5
 # The usual shape of a Via, one class of bytes after the other: there is nothing to go back over.
@@ -26,8 +24,9 @@ _USUAL_VIA = re.compile(
 class Via:
     """One Via value.
 
-    transport: upper case. host: with [] around an IPv6 literal, case kept. port: None when not written. sent_by: host and port as written.
-    branch, received: the raw values, None when absent. rport: None absent, 0 present without a (usable) value, else the port.
+    transport: upper case. host: with [] around an IPv6 literal, case kept. port: None when not written. sent_by: host and port
+    as written. branch, received: the raw values, None when absent. rport: None absent, 0 present without a (usable) value, else
+    the port.
     """
 
     __slots__ = ("branch", "host", "port", "received", "rport", "sent_by", "transport")
@@ -114,8 +113,9 @@ def _read_front(front: bytes) -> tuple[bytes, bytes, bytes, int | None] | None:
 class Uri:
     """One URI.
 
-    scheme: lower case. user: without the password, escapes kept, None when absent. host: lower case, [] kept around an IPv6 literal,
-    b"" for schemes other than sip and sips. port: None when not written. params: URI parameters, names in lower case, None = no value.
+    scheme: lower case. user: without the password, escapes kept, None when absent. host: lower case, [] kept around an IPv6
+    literal, b"" for schemes other than sip and sips. port: None when not written. params: URI parameters, names in lower case,
+    None for one without a value.
     """
 
     __slots__ = ("host", "params", "port", "scheme", "user")
@@ -131,7 +131,7 @@ class Uri:
 
 
 def read_uri(value: bytes) -> Uri | None:
-    """Read the URI of `<uri>;params`, `"name" <uri>`, `name <uri>` or a bare URI; None when it has no scheme or no usable host."""
+    """Read the URI of `<uri>;params`, `"name" <uri>`, `name <uri>` or a bare URI; None without a scheme or a usable host."""
     text = value.strip()
     if b"<" in text:
         inner = inside_brackets(text)
