@@ -74,6 +74,10 @@ class ParameterError(ValueError):
         super().__init__("; ".join(str(problem) for problem in problems))
         self.problems = problems
 
+    def __reduce__(self) -> tuple[type[ParameterError], tuple[tuple[Problem, ...]]]:
+        # An exception is pickled by its text otherwise, and that is not what makes one.
+        return type(self), (self.problems,)
+
 
 def _text(value: object) -> object:
     """Strict for an enumeration that is written as text: pydantic's lax mode would take bytes too."""
@@ -156,9 +160,9 @@ class Parameters(BaseModel):
         if 1000 % self.TR == 0:
             return ()
         nearest = min(EXACT_TR_MS, key=lambda exact: (abs(exact - self.TR), exact))
-        low = 100 - 100 * self.scale * self.TR / 1000
+        low = (1000 - self.scale * self.TR) / 10
         return (
-            f"TR = {self.TR}: 1000 div TR is {self.scale}, so RPS reads {low:.0f} % low; "
+            f"TR = {self.TR}: 1000 div TR is {self.scale}, so RPS reads {low:g} % low; "
             f"the nearest exact TR is {nearest} (exact: {', '.join(map(str, EXACT_TR_MS))})",
         )
 
