@@ -19,6 +19,7 @@ from sipguard.lab.plots import Sample
 
 _SECOND_NS = 1_000_000_000
 _WINDOW_NS = PARAMETERS.TR * 1_000_000
+_AFTER_NS = _WINDOW_NS // 25
 _GLANCE_S = 0.02
 _LEAD_NS = 50_000_000
 _DRAIN_S = 5.0
@@ -70,7 +71,7 @@ class Performance:
             self._load.say("quit")
             await self._load.finished(_DRAIN_S)
         finally:
-            await asyncio.shield(self._stop())
+            await self._stop()
 
     def began_ns(self, name: str) -> int:
         """When the step of this name began, on the guard's clock; the end of the recording when it never did."""
@@ -79,9 +80,15 @@ class Performance:
         return next((at_ns for step, at_ns in self.begun if step.name == name), end_ns)
 
     async def _stop(self) -> None:
-        if self._load is not None:
-            await self._load.stop()
-        await self.subject.stop()
+        try:
+            if self._load is not None:
+                await self._load.stop()
+            await self.subject.stop()
+        finally:
+            # Impatience (a second Ctrl-C) must not leave a child behind either.
+            if self._load is not None:
+                self._load.kill()
+            self.subject.kill()
 
     async def _walk_watched(self) -> None:
         """The walk to its end, or until watching finds that the guard has died."""
@@ -118,10 +125,10 @@ class Performance:
             await asyncio.sleep(_GLANCE_S)
 
     async def _watch(self) -> None:
-        """A reading in the middle of each window: what the kernel dropped is known at a window's end."""
+        """A reading just after each window's end: then what the kernel dropped in it is known and the level evaluated."""
         while True:
             since_ns = time.monotonic_ns() - self.subject.origin_ns
-            wait_ns = _WINDOW_NS - (since_ns + _WINDOW_NS // 2) % _WINDOW_NS
+            wait_ns = _WINDOW_NS - (since_ns - _AFTER_NS) % _WINDOW_NS
             await asyncio.sleep(wait_ns / _SECOND_NS)
             status = await self.subject.status()
             sample = self.recorder.add(status) if status is not None else None

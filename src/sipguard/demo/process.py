@@ -80,6 +80,12 @@ class Child:
         if not await self.finished(_TERM_S):
             self._reader.cancel()
 
+    def kill(self) -> None:
+        """SIGKILL, without waiting; nothing when it has ended."""
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
     async def _read(self) -> None:
         assert self._process is not None
         stdout = self._process.stdout

@@ -26,7 +26,10 @@ class Reading(NamedTuple):
 
 
 class Recorder:
-    """Readings in, samples out: each sample is the difference of two readings on the guard's own clock."""
+    """Readings in, samples out: each sample is the difference of two readings on the guard's own clock.
+
+    The first is the difference to the start, when nothing had come.
+    """
 
     def __init__(self) -> None:
         self.readings: list[Reading] = []
@@ -38,7 +41,7 @@ class Recorder:
         return self.readings[-1] if self.readings else None
 
     def add(self, status: Mapping[str, Any]) -> Sample | None:
-        """One status of `/api/v1/status`; None when it is the first, or no newer than the last."""
+        """One status of `/api/v1/status`; None when it is no newer than the last."""
         verdicts = status["verdicts"]
         new = Reading(
             status["now_ns"],
@@ -52,12 +55,10 @@ class Recorder:
             status["patience_run"],
             status["relax_run"],
         )
-        old = self.last
-        if old is not None and new.now_ns <= old.now_ns:
+        old = self.last or Reading(status["origin_ns"], new.state, 0, 0, 0, 0, 0, 0, 0, 0)
+        if new.now_ns <= old.now_ns:
             return None
         self.readings.append(new)
-        if old is None:
-            return None
         seconds = (new.now_ns - old.now_ns) / _SECOND_NS
         sample = Sample(
             old.now_ns,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def draw(performance: Performance, path: Path) -> None:
         PARAMETERS,
         path,
         "sipguard: calm, a jump, an overload, and the way back",
-        marks=_lcps_marks(samples, jump_ns, overload_ns),
+        marks=_lcps_marks(samples, jump_ns, overload_ns) + _state_marks(samples, performance.subject.changes),
         origin_ns=performance.subject.origin_ns,
     )
 
@@ -85,6 +86,23 @@ def _lcps_marks(samples: Sequence[Sample], jump_ns: int, overload_ns: int) -> li
     middle_ns = (refused[0].start_ns + refused[-1].end_ns) // 2
     top = max(sample.offered for sample in refused)
     return [Mark(middle_ns, top, "growth over LCPS:\n503, the state stays normal")]
+
+
+def _state_marks(samples: Sequence[Sample], changes: Sequence[Change]) -> list[Mark]:
+    """Points at what passes in a critical state, and at the calm that has to be proven."""
+    marks = []
+    for change, after in itertools.pairwise(changes):
+        within = [s for s in samples if change.time_ns <= s.start_ns and s.end_ns <= after.time_ns]
+        # The first samples still hold answers to what was admitted before.
+        passed = max(within[3:], key=lambda sample: sample.admitted, default=None)
+        if change.after is State.AROUND and passed is not None and passed.admitted:
+            middle_ns = (passed.start_ns + passed.end_ns) // 2
+            marks.append(Mark(middle_ns, passed.admitted, "ACK and BYE of running\ncalls always pass"))
+        calm = [s for s in within if s.offered < change.lc]
+        if after.after is State.NORMAL and calm:
+            middle_ns = (calm[0].start_ns + calm[-1].end_ns) // 2
+            marks.append(Mark(middle_ns, calm[-1].offered, "calm has to last\nLRC·TR first"))
+    return marks
 
 
 def _because(change: Change, parameters: Parameters) -> str:

@@ -73,6 +73,10 @@ class Subject:
         """End it; may be called twice."""
         await self._child.stop()
 
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+
     async def status(self) -> dict[str, Any] | None:
         """GET /api/v1/status; None when it does not answer now. Raises DemoError when its process has ended."""
         if self._child.returncode is not None:

@@ -18,7 +18,7 @@ from sipguard.demo.walk import OVERLOAD, PARAMETERS, WALK, Step
 
 _COLORS = {State.NORMAL.value: "green", State.AROUND.value: "yellow", State.CRITICAL.value: "red"}
 _DOES = {
-    State.NORMAL.value: "served",
+    State.NORMAL.value: "everything is served",
     State.AROUND.value: "refused with 503",
     State.CRITICAL.value: "dropped silently",
 }
@@ -106,7 +106,7 @@ class LiveView:
         state = Text.assemble(
             ("  ", ""),
             (f" {moment.reading.state} ", f"bold black on {color}"),
-            (f"  new requests are {_DOES[moment.reading.state]}", color),
+            (f"  {_DOES[moment.reading.state]}", color),
             (_run(moment), "dim"),
         )
         parts: list[RenderableType] = [

@@ -32,14 +32,28 @@ class Step(NamedTuple):
 
 
 WALK = (
-    Step("calm", "calm: far below LC, everything is served", CALM, 3.8),
-    Step("jump", "a jump: growth over LCPS is refused with 503, the state stays normal", JUMP, 3.0, on_second=True),
+    Step("calm", "calm: far below LC, everything is served", CALM, 3.6),
+    Step("jump", "a jump: growth over LCPS is refused with 503, the state stays normal", JUMP, 2.6, on_second=True),
     Step(
-        "overload", "overload: over LC, refused with 503 as long as patience lasts", OVERLOAD, 0.0, State.CRITICAL, 20.0
+        "overload",
+        "overload: over LC, refused with 503 as long as patience lasts",
+        OVERLOAD,
+        0.0,
+        state=State.CRITICAL,
+        wait_s=20.0,
+        on_second=True,
     ),
-    Step("drop", "patience is over: dropped silently, by the kernel's filter", OVERLOAD, 5.0),
-    Step("relax", "calm again: to be proven for the relax time", CALM, 0.0, State.NORMAL, 20.0),
-    Step("normal", "back to normal: served as before", CALM, 4.0),
+    Step("drop", "patience is over: dropped silently, by the kernel's filter", OVERLOAD, 5.6),
+    Step(
+        "relax",
+        "calm again: to be proven for the relax time",
+        CALM,
+        0.0,
+        state=State.NORMAL,
+        wait_s=20.0,
+        on_second=True,
+    ),
+    Step("normal", "back to normal: served as before", CALM, 5.0),
 )
 
 EXPECTED = (State.NORMAL, State.AROUND, State.CRITICAL, State.NORMAL)
