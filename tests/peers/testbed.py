@@ -31,7 +31,8 @@ class Testbed:
     ) -> None:
         codes = {id(child): child.stop() for child in reversed(self._children)}
         for child in self._children:
-            print(f"--- {child.name} ({child.output.parent.name}), exit {codes[id(child)]}\n{child.tail(15)}")
+            told = "" if child.name.startswith("sipp") and codes[id(child)] == 0 else child.tail(15)
+            print(f"--- {child.name} in {child.output.parent}: exit {codes[id(child)]}\n{told}")
         if kind is None:
             for guard in self._guards:
                 assert codes[id(guard.child)] == 0, f"the guard's exit code\n{guard.child.tail()}"
