@@ -70,7 +70,7 @@ refuse_methods = ["INVITE"]
 drop_methods = ["REGISTER", "INVITE"]
 listen = ["udp:192.0.2.1:5060,advertise=198.51.100.1", "tcp:[2001:db8::1]:5060"]
 upstream = ["udp:192.0.2.10:5060,weight=3", "tcp:192.0.2.10:5060"]
-inside = ["udp:192.0.2.1:5070"]
+inside = ["udp:192.0.2.1:5070", "tcp:192.0.2.1:5070"]
 admin = "127.0.0.1:8060"
 exempt_uris = ["urn:service:sos", "sip:112@"]
 server = ""
@@ -101,7 +101,7 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
         UpstreamAddress("udp", "192.0.2.10", 5060, 3),
         UpstreamAddress("tcp", "192.0.2.10", 5060),
     )
-    assert settings.inside == (Endpoint("udp", "192.0.2.1", 5070),)
+    assert settings.inside == (Endpoint("udp", "192.0.2.1", 5070), Endpoint("tcp", "192.0.2.1", 5070))
     assert str(settings.admin) == "127.0.0.1:8060"
     assert settings.exempt_uris == ("urn:service:sos", "sip:112@")
     assert (settings.server, settings.source_header, settings.retry_after) == ("", "", None)
@@ -297,10 +297,26 @@ class TestBetweenKeys:
     def test_no_address_is_taken_twice(self) -> None:
         twice = "udp:127.0.0.1:5060"
         assert problems_of(listen=[twice, twice]) == [("listen", twice)]
-        assert problems_of(listen=[twice], inside=[twice]) == [("inside", twice)]
+        server = ["udp:192.0.2.10:5060"]
+        assert problems_of(listen=[twice], inside=[twice], upstream=server) == [("inside", twice)]
         assert problems_of(listen=["tcp:127.0.0.1:8060"], admin="127.0.0.1:8060") == [("admin", "127.0.0.1:8060")]
         assert len(load_settings(None, {"listen": ["udp:127.0.0.1:0", "udp:127.0.0.1:0"]}).listen) == 2
         assert len(load_settings(None, {"listen": [twice, "tcp:127.0.0.1:5060"]}).listen) == 2
+
+    def test_a_wildcard_takes_every_address_of_its_family(self) -> None:
+        both = ["udp:0.0.0.0:5060", "udp:127.0.0.1:5060"]
+        assert problems_of(listen=both) == [("listen", both[1])]
+        assert problems_of(listen=["tcp:0.0.0.0:8060"], admin="127.0.0.1:8060") == [("admin", "127.0.0.1:8060")]
+        assert len(load_settings(None, {"listen": ["udp:0.0.0.0:5060", "udp:[::]:5060"]}).listen) == 2
+
+    def test_an_inside_socket_leads_to_the_upstreams_and_back(self) -> None:
+        server, six = "udp:192.0.2.10:5060", "udp:[2001:db8::1]:5060"
+        assert problems_of(inside=["udp:127.0.0.1:5070"]) == [("inside", ["udp:127.0.0.1:5070"])]
+        assert problems_of(inside=["udp:0.0.0.0:5070"], upstream=[server]) == [("inside", "udp:0.0.0.0:5070")]
+        assert problems_of(inside=["tcp:192.0.2.1:0"], upstream=[server]) == [("upstream", server)]
+        assert problems_of(inside=["udp:192.0.2.1:0"], upstream=[server, six]) == [("upstream", six)]
+        wildcard = "udp:0.0.0.0:5070,advertise=192.0.2.1"
+        assert str(load_settings(None, {"inside": [wildcard], "upstream": [server]}).inside[0]) == wildcard
 
     def test_an_upstream_stands_once(self) -> None:
         server = "udp:192.0.2.10:5060"
@@ -316,6 +332,14 @@ class TestBetweenKeys:
     )
     def test_the_guard_is_not_its_own_upstream(self, listen: str, upstream: str) -> None:
         assert problems_of(listen=[listen], upstream=[upstream]) == [("upstream", upstream)]
+
+    def test_a_server_beside_the_guard_is_an_upstream(self) -> None:
+        for listen, upstream in (
+            ("udp:0.0.0.0:5060", "udp:192.0.2.10:5060"),
+            ("udp:127.0.0.1:5060", "udp:127.0.0.1:5080"),
+            ("udp:[::]:5060", "udp:127.0.0.1:5060"),
+        ):
+            assert str(load_settings(None, {"listen": [listen], "upstream": [upstream]}).upstream[0]) == upstream
 
     def test_upstreams_of_no_listening_transport_protect_nothing(self) -> None:
         server = "tcp:192.0.2.10:5060"

@@ -9,8 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from sipguard.core.policy import SHEDDABLE_METHODS
+
 TIMEOUT_S = 5.0
 MAX_BYTES = 1 << 20
+#: Parts of the status that are counts by a name.
+COUNTED = ("parameters", "requests", "verdicts", "shadow", "responses", "outcomes", "discards", "checks", "edge")
 
 
 def register(app: typer.Typer) -> None:
@@ -73,41 +77,60 @@ def _print(figures: Mapping[str, Any]) -> None:
 
 def summary(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The figures an operator looks for first; what a status lacks is left out."""
-    parameters = figures.get("parameters", {})
+    parameters = _part(figures, "parameters")
     rows = [("state", str(figures["state"]))]
     if "rps" in figures:
         rows.append(("rps", f"{figures['rps']} of LC {parameters.get('LC', '?')} requests/s"))
-    if figures.get("state") != "normal":
+    if figures["state"] != "normal":
         rows.append(("patience run", f"{figures.get('patience_run', '?')} of PC {parameters.get('PC', '?')} cycles"))
         rows.append(("relax run", f"{figures.get('relax_run', '?')} of LRC {parameters.get('LRC', '?')} cycles"))
-    for name in (
-        "parameters",
-        "policy",
-        "requests",
-        "verdicts",
-        "shadow",
-        "responses",
-        "outcomes",
-        "discards",
-        "checks",
-    ):
-        counts = figures.get(name)
-        if isinstance(counts, Mapping) and counts:
-            rows.append((name, ", ".join(f"{key} {_word(value)}" for key, value in counts.items())))
-    for name in ("kernel_dropped", "absorbed", "overflowed"):
-        if name in figures:
-            rows.append((name.replace("_", " "), str(figures[name])))
-    evaluation = figures.get("evaluation")
-    if isinstance(evaluation, Mapping):
-        late = ", ".join(
-            f"{key} {evaluation[f'late_ms_{key}']}" for key in ("p50", "p99", "max") if f"late_ms_{key}" in evaluation
-        )
-        rows.append(("lateness ms", late))
-    for name in ("version", "uptime_s"):
-        if name in figures:
-            rows.append((name.replace("_s", " s"), str(figures[name])))
+    policy = _part(figures, "policy")
+    parts = [(name, _part(figures, name)) for name in COUNTED]
+    parts.insert(1, ("policy", {key: policy[key] for key in policy if not _as_usual(key, policy)}))
+    rows += [(name, ", ".join(f"{key} {_word(counts[key])}" for key in counts)) for name, counts in parts if counts]
+    rows += [
+        (name.replace("_", " "), str(figures[name]))
+        for name in ("kernel_dropped", "absorbed", "overflowed")
+        if name in figures
+    ]
+    evaluation = _part(figures, "evaluation")
+    late = [
+        f"{key} {_word(evaluation[f'late_ms_{key}'])}"
+        for key in ("p50", "p99", "max")
+        if f"late_ms_{key}" in evaluation
+    ]
+    if late:
+        rows.append(("lateness ms", ", ".join(late)))
+    for name in ("listeners", "upstreams"):
+        given = figures.get(name)
+        if isinstance(given, list) and given:
+            rows.append((name, ", ".join(_place(row) for row in given if isinstance(row, Mapping))))
+    rows += [
+        (label, _word(figures[name]))
+        for name, label in (("uptime_s", "uptime s"), ("version", "version"))
+        if name in figures
+    ]
     return rows
 
 
+def _part(figures: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = figures.get(name)
+    return part if isinstance(part, Mapping) else {}
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    inside = " (inside)" if row.get("inside") else ""
+    return f"{row.get('transport', '?')}:{row.get('address', '?')}{inside}"
+
+
+def _as_usual(key: str, policy: Mapping[str, Any]) -> bool:
+    """A set of methods that is the source's nine says nothing new."""
+    return key.endswith("_methods") and isinstance(policy[key], list) and set(policy[key]) == SHEDDABLE_METHODS
+
+
 def _word(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -6,14 +6,16 @@ import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from sipguard.core.parameters import TERMS, ParameterError, Parameters
 from sipguard.core.policy import Policy
+from sipguard.manage.conflicts import conflicts
 from sipguard.manage.endpoints import AdminAddress, Endpoint, UpstreamAddress
 from sipguard.manage.headers import method_name
+from sipguard.manage.problem import Problem
 from sipguard.manage.settings import BOOL_FORM, METHODS_FORM, Allowed, RetryAfter, Settings
 from sipguard.manage.warnings import warnings
 
@@ -35,19 +37,6 @@ POLICY_KEYS = ("shed", "shadow", "refuse_methods", "drop_methods")
 _OWN_KEYS = tuple(name for name in Settings.model_fields if name not in ("parameters", "policy"))
 #: Every key of a configuration file; a flag is the same name with - for _.
 KEYS = (*PARAMETER_KEYS, *POLICY_KEYS, *_OWN_KEYS)
-
-
-class Problem(NamedTuple):
-    """One thing wrong: the key, what was given, what is allowed, and whether it came by a flag."""
-
-    key: str
-    value: object
-    allowed: str
-    by_flag: bool = False
-
-    def __str__(self) -> str:
-        name = "--" + self.key.replace("_", "-") if self.by_flag else self.key
-        return f"{name} = {self.value!r}: allowed is {self.allowed}"
 
 
 class SettingsError(ValueError):
@@ -181,41 +170,5 @@ def _conflicts(own: Mapping[str, Any], *, whole: bool) -> list[Problem]:
     )
     upstream = _parsed(own.get("upstream"), UpstreamAddress.parse)
     inside = _parsed(own.get("inside"), Endpoint.parse)
-    problems: list[Problem] = []
-    taken: dict[tuple[str, str, int], str] = {}
-    sockets = [("listen", endpoint) for endpoint in listen] + [("inside", endpoint) for endpoint in inside]
-    for key, endpoint in sockets:
-        place = (endpoint.transport, endpoint.host, endpoint.port)
-        if endpoint.port and place in taken:
-            problems.append(
-                Problem(key, str(endpoint), f"an address that is not taken yet, as this one by {taken[place]}")
-            )
-        taken.setdefault(place, key)
-    for admin in _parsed([own.get("admin")], AdminAddress.parse):
-        place = ("tcp", admin.host, admin.port)
-        if admin.port and place in taken:
-            problems.append(
-                Problem("admin", str(admin), f"an address that is not taken yet, as this one by {taken[place]}")
-            )
-    problems += _upstream_conflicts(sockets, upstream)
-    reached = {address.transport for address in upstream}
-    if whole and upstream and not reached.intersection(endpoint.transport for endpoint in listen):
-        value = [str(address) for address in upstream]
-        problems.append(Problem("upstream", value, "at least one of the transport of a listen (datagram to datagram)"))
-    return problems
-
-
-def _upstream_conflicts(sockets: list[tuple[str, Endpoint]], upstream: list[UpstreamAddress]) -> list[Problem]:
-    problems: list[Problem] = []
-    seen: set[tuple[str, str, int]] = set()
-    for address in upstream:
-        place = (address.transport, address.host, address.port)
-        if place in seen:
-            problems.append(Problem("upstream", str(address), "each server once; its share is its weight"))
-        seen.add(place)
-        for key, endpoint in sockets:
-            # A guard that protects itself would send every request round in a ring until Max-Forwards ends it.
-            same_host = endpoint.host == address.host or (endpoint.wildcard and address.loopback)
-            if (endpoint.transport, endpoint.port) == (address.transport, address.port) and same_host:
-                problems.append(Problem("upstream", str(address), f"a server other than this guard ({key} {endpoint})"))
-    return problems
+    admin = _parsed([own.get("admin")], AdminAddress.parse)
+    return conflicts(listen, upstream, inside, admin, whole=whole)

@@ -105,6 +105,8 @@ def _requests(status: Status) -> Families:
     yield from _counter_by(
         "sipguard_discards", "What came and was no SIP or could not be used.", status, "discards", "reason"
     )
+    yield from _counter("sipguard_lcps_refused", "Requests refused for growth past LCPS.", status, "lcps_refused")
+    yield from _counter_by("sipguard_edge_events", "What the sockets met, by kind.", status, "edge", "event")
     yield from _counter("sipguard_absorbed", "ACKs to the guard's own final responses.", status, "absorbed")
 
 

@@ -18,13 +18,12 @@ def warnings(settings: Settings) -> list[str]:
 
 def _address_warnings(settings: Settings) -> list[str]:
     found: list[str] = []
-    for key, endpoints in (("listen", settings.listen), ("inside", settings.inside)):
-        found += [
-            f"{key} = {endpoint}: a wildcard address without advertise: Via and Record-Route will name the local "
-            "address a packet came to, which a NAT in front hides"
-            for endpoint in endpoints
-            if endpoint.wildcard and endpoint.advertise_host is None
-        ]
+    found += [
+        f"listen = {endpoint}: a wildcard address without advertise: Via and Record-Route will name the local "
+        "address a packet came to, which a NAT in front hides"
+        for endpoint in settings.listen
+        if endpoint.wildcard and endpoint.advertise_host is None
+    ]
     if settings.upstream:
         reached = {address.transport for address in settings.upstream}
         found += [
