@@ -94,7 +94,7 @@ def draw_run(
     top = max(top, parameters.LC) * 1.12
     _draw_limit(rates, parameters.LC)
     for mark in marks:
-        _draw_mark(rates, mark, origin_ns, top)
+        _draw_mark(rates, mark, origin_ns, top, parameters.LC)
     rates.set_xlim(start_s, max(end_s, start_s + 0.001))
     rates.set_ylim(0, top)
     rates.legend(loc="upper left", frameon=True, framealpha=0.92, edgecolor="none", fontsize=9)
@@ -202,12 +202,17 @@ def _draw_limit(rates: Axes, lc: int) -> None:
     )
 
 
-def _draw_mark(rates: Axes, mark: Mark, origin_ns: int, top: float) -> None:
+def _draw_mark(rates: Axes, mark: Mark, origin_ns: int, top: float, lc: int) -> None:
     at_s = (mark.time_ns - origin_ns) / _SECOND_NS
+    # Over its point, out of the way of the LC line and within the picture.
+    text_at = mark.rate + 0.14 * top
+    if text_at - 0.02 * top < lc < text_at + 0.11 * top:
+        text_at = lc + 0.04 * top
+    text_at = min(text_at, 0.88 * top)
     rates.annotate(
         mark.text,
         (at_s, mark.rate),
-        xytext=(at_s, min(mark.rate + 0.24 * top, 0.74 * top)),
+        xytext=(at_s, text_at),
         ha="center",
         va="bottom",
         fontsize=9,
