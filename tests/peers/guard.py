@@ -13,6 +13,9 @@ from typing import Any
 
 from tests.peers.process import Child, PeerError, host_port, wait_until
 
+#: A flag's value: True for one that takes none, a tuple for one that is given several times.
+Value = str | int | bool | tuple[str, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -44,12 +47,13 @@ class Guard:
         port: int,
         admin_port: int,
         upstreams: Sequence[str],
-        parameters: Mapping[str, str | int],
+        parameters: Mapping[str, Value],
         host: str = "127.0.0.1",
     ) -> Guard:
         """Start it on UDP and TCP and wait for /readyz.
 
-        `upstreams` are host:port, each given for both transports; `parameters` are flags by their names (lc=100, shed="all").
+        `upstreams` are host:port[,weight=N], each given for both transports; `parameters` are flags by their names (lc=100,
+        shed="all", shadow=True, inside=("udp:…", "tcp:…")).
         """
         admin = f"127.0.0.1:{admin_port}"
         listen = host_port(host, port)
@@ -58,7 +62,9 @@ class Guard:
             argv += ["--upstream", f"udp:{upstream}", "--upstream", f"tcp:{upstream}"]
         argv += ["--admin", admin]
         for name, value in parameters.items():
-            argv += [f"--{name.replace('_', '-')}", str(value)]
+            flag = f"--{name.replace('_', '-')}"
+            for each in value if isinstance(value, tuple) else (value,):
+                argv += [flag] if each is True else [flag, str(each)]
         guard = cls(host, port, admin, Child.start("sipguard", argv, directory, {"STATE_DIRECTORY": str(directory)}))
         try:
             wait_until(guard._is_ready, 15, "the guard's /readyz")
@@ -119,7 +125,7 @@ class Guard:
 
     def _is_ready(self) -> bool:
         if not self.child.running:
-            raise PeerError(f"the guard ended with {self.child.process.returncode}:\n{self.child.tail()}")
+            raise PeerError(f"the guard ended with {self.child.process.returncode}")
         try:
             with urllib.request.urlopen(f"http://{self.admin}/readyz", timeout=2) as answer:
                 return bool(answer.status == 200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.peers.kamailio import Kamailio, Seen
-from tests.peers.process import wait_until
+from tests.peers.process import free_port, wait_until
 from tests.peers.testbed import Testbed
 
 pytestmark = pytest.mark.peer
@@ -108,6 +108,29 @@ def test_two_servers_and_each_dialog_stays_on_its_own(
     caller = bed.caller(caller_scenario, guard.address, calls=40, rate=20, pause_ms=200, transport=transport)
     caller.finish().require_all(40)
     require_one_server_per_call(servers, 40)
+
+
+@pytest.mark.parametrize(
+    ("callee_scenario", "caller_scenario"), [("uas_call", "uac_call"), ("uas_ends_call", "uac_ended_by_callee")]
+)
+def test_a_dialog_outlives_a_restart_with_other_weights(
+    bed: Testbed, callee_scenario: str, caller_scenario: str
+) -> None:
+    """DESIGN §3: what the dialog's Route says comes before the hash of its Call-ID, and the key outlives the process."""
+    callee = bed.callee(callee_scenario, pause_ms=3000)
+    servers = [bed.kamailio(callee), bed.kamailio(callee)]
+    inside = tuple(f"{transport}:127.0.0.1:{free_port()}" for transport in ("udp", "tcp"))
+    guard = bed.guard(*servers, inside=inside, **CALM)
+    caller = bed.caller(caller_scenario, guard.address, calls=40, rate=80, pause_ms=3000)
+    caller.wait_sent(80)  # INVITE and ACK of each
+    # By their Call-IDs alone nearly all would now go to the second server.
+    bed.restart(guard, [f"{servers[0].address},weight=1", f"{servers[1].address},weight=1000"], inside=inside, **CALM)
+    caller.finish().require_all(40)
+    assert [len(server.seen("BYE")) for server in servers] == [len(server.seen("INVITE")) for server in servers]
+    require_one_server_per_call(servers, 40)
+    later = bed.caller("uac_options_probe", guard.address, calls=40, rate=80, call_prefix="later")
+    later.finish().require_all(40)
+    assert len(servers[1].seen("OPTIONS", call_prefix="later-")) >= 36
 
 
 @TRANSPORTS

@@ -193,3 +193,45 @@ def test_refused_reinvite_and_register(bed: Testbed, transport: str) -> None:
     assert refused_probes > 0
     assert status["absorbed"] == 5
     assert status["verdicts"] == {"allow": 20 - 5 + 900 - refused_probes, "reject": 5 + 5 + refused_probes, "drop": 0}
+
+
+@TRANSPORTS
+def test_excess_goes_on_serving_lc(bed: Testbed, transport: str) -> None:
+    """SPEC X1: in critical_limit each window passes LC / (1000 div TR) requests, no more and no fewer; the rest is silence."""
+    kamailio = bed.kamailio()
+    guard = bed.guard(kamailio, shed="excess", **law("drop_only"))
+    load = bed.caller("uac_options_probe", guard.address, calls=1200, rate=400, transport=transport)
+    result = load.finish()
+    result.require_all(1200)
+    guard.await_state(NORMAL)
+    changes = guard.changes()
+    assert [change.after for change in changes] == PATHS["drop_only"]
+    origin_ns = int(guard.status()["origin_ns"])
+    entry = (changes[0].time_ns - origin_ns) // TR_NS
+    answered: dict[int, int] = {}
+    sent: dict[int, int] = {}
+    for message, status in outcomes(result.messages, "OPTIONS").values():
+        window = (wall_to_monotonic_ns(message.wall_s) - origin_ns) // TR_NS
+        sent[window] = sent.get(window, 0) + 1
+        answered[window] = answered.get(window, 0) + (status == 200)
+        assert status in (0, 200)
+    # The windows from the entry on that saw more than the allowance, but for the last, which SIPp may have cut short.
+    full = [window for window in sorted(sent) if window >= entry and sent[window] > LC * TR_MS // 1000][:-1]
+    assert len(full) >= 8
+    # A request near a border may be in the next window by the guard's clock: the sum is exact but for the two ends.
+    assert abs(sum(answered[window] for window in full) - len(full) * LC * TR_MS // 1000) <= 4, answered
+    assert guard.status()["verdicts"]["allow"] == len(kamailio.seen("OPTIONS", call_prefix="call-"))
+
+
+def test_shadow_measures_and_lets_everything_through(bed: Testbed) -> None:
+    """SPEC X2: the states are visited and the verdicts counted apart, and every call succeeds above LC."""
+    kamailio = bed.kamailio(bed.callee("uas_call"))
+    guard = bed.guard(kamailio, shadow=True, **law("denial_to_drop"))
+    load = bed.caller("uac_call", guard.address, calls=300, rate=120)
+    load.finish().require_all(300)
+    guard.await_state(NORMAL)
+    assert [change.after for change in guard.changes()] == PATHS["denial_to_drop"]
+    status = guard.status()
+    assert status["verdicts"] == {"allow": 900, "reject": 0, "drop": 0}
+    assert min(status["shadow"].values()) > 0
+    assert (status["kernel_dropped"], status["absorbed"]) == (0, 0)

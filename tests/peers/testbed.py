@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.peers.guard import Guard
+from tests.peers.guard import Guard, Value
 from tests.peers.kamailio import Kamailio, Role
 from tests.peers.process import Child, free_port, host_port
 from tests.peers.sipp import Sipp
@@ -55,15 +56,19 @@ class Testbed:
         self._children.append(kamailio.child)
         return kamailio
 
-    def guard(self, *servers: Kamailio, **parameters: str | int) -> Guard:
+    def guard(self, *servers: Kamailio, **parameters: Value) -> Guard:
         """A guard in front of these servers; parameters by their flags' names."""
+        upstreams = [server.address for server in servers]
+        return self._guard(self._new("guard"), free_port(self.host), upstreams, parameters)
+
+    def restart(self, guard: Guard, upstreams: Sequence[str], **parameters: Value) -> Guard:
+        """End a guard and start another in its place: the same address, the same key, these upstreams and parameters."""
+        assert guard.stop() == 0
+        return self._guard(guard.child.output.parent, guard.port, upstreams, parameters)
+
+    def _guard(self, directory: Path, port: int, upstreams: Sequence[str], parameters: Mapping[str, Value]) -> Guard:
         guard = Guard.start(
-            self._new("guard"),
-            port=free_port(self.host),
-            host=self.host,
-            admin_port=free_port(),
-            upstreams=[server.address for server in servers],
-            parameters=parameters,
+            directory, port=port, host=self.host, admin_port=free_port(), upstreams=upstreams, parameters=parameters
         )
         self._children.append(guard.child)
         self._guards.append(guard)
