@@ -140,7 +140,8 @@ def _answers(port: int) -> bool:
             here = "{}:{}".format(*sock.getsockname())
             sock.send(
                 f"OPTIONS sip:127.0.0.1:{port} SIP/2.0\r\nVia: SIP/2.0/UDP {here};branch=z9hG4bKp\r\n"
-                f"Max-Forwards: 9\r\nFrom: <sip:p@x>;tag=p\r\nTo: <sip:x@x>\r\nCall-ID: p\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n".encode()
+                f"Max-Forwards: 9\r\nFrom: <sip:p@x>;tag=p\r\nTo: <sip:x@x>\r\n"
+                "Call-ID: p\r\nCSeq: 1 OPTIONS\r\nContent-Length: 0\r\n\r\n".encode()
             )
             return sock.recv(4096).startswith(b"SIP/2.0 200")
         except OSError:
@@ -186,7 +187,8 @@ def test_a_trunk_is_known_by_its_own_address_and_a_stranger_cannot_claim_it(guar
                 f"INVITE sip:bob@{guard.address} SIP/2.0\r\n"
                 f"Via: SIP/2.0/UDP {phone.address};branch=z9hG4bKt{phone.name}{phone.sent};rport\r\n"
                 f"Max-Forwards: 70\r\nFrom: <sip:c@carrier.example>;tag=c\r\nTo: <sip:bob@{guard.address}>\r\n{forged}"
-                f"Call-ID: t-{phone.name}-{phone.sent}\r\nCSeq: 1 INVITE\r\nContact: <sip:c@{phone.address}>\r\nContent-Length: 0\r\n\r\n"
+                f"Call-ID: t-{phone.name}-{phone.sent}\r\nCSeq: 1 INVITE\r\n"
+                f"Contact: <sip:c@{phone.address}>\r\nContent-Length: 0\r\n\r\n"
             )
             phone.sock.sendto(text.encode(), (guard.host, guard.port))
             if status is None:
