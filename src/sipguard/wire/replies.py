@@ -9,7 +9,6 @@ from sipguard.wire.edits import mark_via
 from sipguard.wire.head import Head
 from sipguard.wire.lists import header_tag
 
-_UNSAFE = bytes.maketrans(b"\r\0", b"  ")
 _START_LINES_MAX = 64  # keyed by our own statuses and reasons, never by the network
 _start_lines: dict[tuple[int, bytes], bytes] = {}
 
@@ -29,7 +28,7 @@ def reply(
     """A final answer to `head`, without a body, built from the request alone.
 
     All Vias in order (the top one with `received`, and with `rport` when it asks for it), From, To (with `to_tag` when it has
-    none), Call-ID and CSeq as they came, a fold as one space; a CR or NUL inside a value becomes a space.
+    none), Call-ID and CSeq as they came, a fold as one space; a bare CR inside a value becomes a space.
     retry_after: seconds. extra: complete header lines, each with its CRLF.
     Ask `head.answerable` first: what is missing in the request comes back empty.
     """
@@ -49,9 +48,10 @@ def reply(
     text = b"".join(
         (start, b"\nVia: ", via, b"\nFrom: ", from_, b"\nTo: ", to, tag, b"\nCall-ID: ", call_id, b"\nCSeq: ", cseq)
     )
-    # No value of `head` holds a LF; with CR and NUL gone as well, nothing a peer wrote can start a line of its own.
-    if b"\r" in text or b"\0" in text:
-        text = text.translate(_UNSAFE)
+    # No value of `head` holds a LF; with bare CRs gone as well, nothing a peer wrote can start a line of its own. A NUL stays:
+    # it is legal in a quoted pair (RFC 4475 3.1.1.2).
+    if b"\r" in text:
+        text = text.replace(b"\r", b" ")
     if retry_after is not None:
         text += b"\nRetry-After: %d" % retry_after
     if server is not None:
