@@ -64,6 +64,8 @@ class UserAgentServer:
         max_answers: int = 16_384,
         max_bytes: int = 32 * 1024 * 1024,
     ) -> None:
+        if len(key) > blake2b.MAX_KEY_SIZE:
+            raise ValueError(f"key: {len(key)} bytes, allowed are at most {blake2b.MAX_KEY_SIZE}")
         self.ring_ns = ring_ns
         self.addresses = dict(addresses or {})
         self.requests = self.ignored = self.repeated = self.abandoned = 0
