@@ -72,7 +72,7 @@ class Edge:
     def start(self) -> None:
         """Begin to read, accept and evaluate."""
         for endpoint in self._endpoints:
-            self._loop.add_reader(endpoint.sock, endpoint.readable)
+            self._loop.add_reader(endpoint, endpoint.readable)
         for listener, sock in self._listening:
             self._loop.add_reader(sock, self._connections.acceptable, sock, listener)
         self._connections.start()
@@ -81,11 +81,15 @@ class Edge:
     def stop(self) -> None:
         """Close everything; nothing more is evaluated."""
         self._ticker.stop()
-        for _, sock in self._sockets:
+        for endpoint in self._endpoints:
+            self._loop.remove_reader(endpoint)
+        for _, sock in self._listening:
             self._loop.remove_reader(sock)
         self._connections.stop()
         self._plane.close()
-        for _, sock in self._sockets:
+        for endpoint in self._endpoints:
+            endpoint.close()
+        for _, sock in self._listening:
             sock.close()
 
     # -- work ------------------------------------------------------------------------------------------------------
