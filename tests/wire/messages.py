@@ -246,7 +246,7 @@ CASES = [
     Case("no Content-Length on a stream: no body", request(length=None)),
     Case(
         "no Content-Length, a body: on a stream garbage",
-        request(length=None, body=b"v=0\r\n"),
+        request(length=None, body=b"v=0\r\ns=-\r\n"),
         stream=(1, "bad-start-line"),
     ),
     Case("octets behind the body: on a stream the next message", INVITE + request(method=b"BYE"), stream=(2, "")),
