@@ -48,6 +48,18 @@ async def read_messages(reader: asyncio.StreamReader, count: int) -> list[bytes]
     return messages
 
 
+async def stuck(writer: asyncio.StreamWriter, data: bytes) -> bool:
+    """Write more than all buffers on the way hold; true when nothing is taken any more."""
+    for _ in range(5000):
+        writer.write(data)
+        try:
+            async with asyncio.timeout(2):
+                await writer.drain()
+        except TimeoutError:
+            return True
+    return False
+
+
 def test_udp_call_rings_and_is_answered() -> None:
     async def body() -> None:
         async with serving(ring_ns=50_000_000) as server:
@@ -141,6 +153,21 @@ def test_the_longest_silent_stream_makes_room() -> None:
                 assert await reader.readexactly(2) == b"\r\n"
                 writer.close()
             streams[1][1].close()
+
+    run(body)
+
+
+def test_a_stream_that_does_not_read_is_not_read_and_hurts_no_other() -> None:
+    async def body() -> None:
+        async with serving() as server:
+            _, deaf = await asyncio.open_connection("127.0.0.1", server.tcp_port)
+            data = request("OPTIONS", via="SIP/2.0/TCP 127.0.0.1:9;branch=z9hG4bK1") * 100
+            assert await stuck(deaf, data)
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.tcp_port)
+            writer.write(b"\r\n\r\n")
+            assert await reader.readexactly(2) == b"\r\n"
+            writer.close()
+            deaf.transport.abort()
 
     run(body)
 
