@@ -36,7 +36,6 @@ class Forwarder:
         "_settings",
         "_stamps",
         "_tokens",
-        "_upstream_at",
     )
 
     def __init__(
@@ -61,7 +60,6 @@ class Forwarder:
             for listener in settings.listeners
             if listener.inside and not listener.wildcard
         }
-        self._upstream_at = {upstream.flow.remote[:2]: upstream.id for upstream in settings.upstreams}
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -98,7 +96,9 @@ class Forwarder:
             return self._answer(head, 502, "no-next-hop", flow, now_ns)
         transaction = transaction_of(head)
         assert transaction is not None
-        upstream = routes.token.upstream if routes.token else self._upstream_at.get(flow.remote[:2], NO_UPSTREAM)
+        # The server that asks is the dialog's; a token may be a registration's, which another server took.
+        server = self._routing.server_at(flow.listener.transport, flow.remote[0], flow.remote[1])
+        upstream = server.id if server else routes.token.upstream if routes.token else NO_UPSTREAM
         stamp = self._stamps.outward(flow, client, upstream)
         insert = stamp.via_head + self._keyring.current.branch(transaction) + stamp.via_tail
         if self._records(head):

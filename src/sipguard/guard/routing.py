@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from math import log
 from typing import NamedTuple
 
-from sipguard.guard.flows import Flow, Listener, SocketAddress, Upstream
+from sipguard.guard.flows import Flow, Listener, SocketAddress, Upstream, host_port
 from sipguard.guard.tokens import PARAMETER, FlowTokens, Token
 from sipguard.wire.head import Head
 from sipguard.wire.values import Uri, read_uri
@@ -25,22 +25,35 @@ class OwnRoutes(NamedTuple):
 class Routing:
     """Knows the guard's own addresses and the upstreams."""
 
-    __slots__ = ("_by_id", "_by_transport", "_listeners", "_own", "_tokens")
+    __slots__ = ("_by_id", "_by_place", "_by_transport", "_listeners", "_own", "_tokens")
 
     def __init__(self, listeners: tuple[Listener, ...], upstreams: tuple[Upstream, ...], tokens: FlowTokens) -> None:
         self._listeners = listeners
-        self._own = {listener.sent_by("").lower() for listener in listeners if not listener.wildcard}
+        self._own = {host_port(listener.host, listener.port) for listener in listeners}
         self._own |= {listener.advertise.lower() for listener in listeners if listener.advertise}
         self._by_id = {upstream.id: upstream for upstream in upstreams}
         self._by_transport: dict[str, list[Upstream]] = {}
+        # By transport, host and port; by transport, host and 0 where only one stands there.
+        self._by_place: dict[tuple[str, str, int], Upstream | None] = {}
         for upstream in upstreams:
-            self._by_transport.setdefault(upstream.transport, []).append(upstream)
+            transport, host = upstream.transport, upstream.host
+            self._by_transport.setdefault(transport, []).append(upstream)
+            self._by_place[transport, host, upstream.port] = upstream
+            self._by_place[transport, host, 0] = None if (transport, host, 0) in self._by_place else upstream
         self._tokens = tokens
 
     def is_own(self, uri: Uri, flow: Flow) -> bool:
-        """Whether a URI names the guard: a listener's address, or on a wildcard bind the one this packet came to."""
+        """Whether a URI names the guard: a listener's address, bound or advertised, or on a wildcard bind the one asked."""
         text = b"%b:%d" % (uri.host, uri.port or SIP_PORT)
-        return text in self._own or (flow.listener.wildcard and text == flow.listener.sent_by(flow.local))
+        if text in self._own:
+            return True
+        listener = flow.listener
+        return listener.wildcard and flow.local != "" and text == host_port(flow.local, listener.port)
+
+    def server_at(self, transport: str, host: str, port: int) -> Upstream | None:
+        """The upstream of a transport at an address; another port will do (a connection it made) where only one is there."""
+        exact = self._by_place.get((transport, host, port))
+        return exact if exact is not None else self._by_place.get((transport, host, 0))
 
     def own_routes(self, head: Head, flow: Flow, now_ns: int) -> OwnRoutes:
         """Our Routes at the front of this request."""
@@ -52,18 +65,23 @@ class Routing:
             signed = uri.params.get(PARAMETER)
             read = self._tokens.read(signed, now_ns) if signed else None
             token = token or read
-            # Behind our inner Route stands our outer one; on a wildcard bind only its port is known for sure.
-            behind = token is not None and token.flow.listener.wildcard and uri.port == token.flow.listener.port
+            # Behind our inner Route stands our outer one: on a wildcard bind the local address that the token holds.
+            behind = token is not None and self.is_own(uri, token.flow)
             if read is None and not self.is_own(uri, flow) and not behind:
                 break
             count += 1
         return OwnRoutes(count, token)
 
     def upstream_for(self, head: Head, transport: str, token: Token | None) -> Upstream | None:
-        """The upstream of the dialog, else of the Call-ID (weighted rendezvous hash); None when there is none."""
+        """The upstream of the dialog, else of the Call-ID (weighted rendezvous hash); None when there is none.
+
+        A client may change to a stream for a long request (RFC 3261 18.1.1): the dialog stays on its server all the same.
+        """
         if token is not None:
             known = self._by_id.get(token.upstream)
-            if known is not None and known.transport == transport:
+            if known is not None and known.transport != transport:
+                known = self.server_at(transport, known.host, known.port)
+            if known is not None:
                 return known
         candidates = self._by_transport.get(transport)
         if not candidates:
@@ -83,7 +101,8 @@ class Routing:
             return None
         transport = (uri.params.get(b"transport") or b"udp").lower()
         remote = _socket_address(uri)
-        if remote is None:
+        # To ourselves it would come back, and again, until Max-Forwards ends it.
+        if remote is None or host_port(remote[0], remote[1]) in self._own:
             return None
         for listener in self._listeners:
             if (

@@ -39,7 +39,7 @@ class Stamps:
         self._settings = settings
         self._tokens = tokens
         self._inward: BoundedMap[tuple[Flow, Upstream], Stamp] = BoundedMap(cap)
-        self._outward: BoundedMap[tuple[Flow, Flow], Stamp] = BoundedMap(cap)
+        self._outward: BoundedMap[tuple[Flow, Flow, bytes], Stamp] = BoundedMap(cap)
 
     def inward(self, client: Flow, upstream: Upstream) -> Stamp:
         """For a request from a client to an upstream."""
@@ -60,7 +60,7 @@ class Stamps:
 
     def outward(self, inside: Flow, client: Flow, upstream: bytes) -> Stamp:
         """For a request from an upstream (its flow, its id) to a client."""
-        stamp = self._outward.get((inside, client))
+        stamp = self._outward.get((inside, client, upstream))
         if stamp is None:
             outer_uri = _uri(client.listener, client.local, b"")
             inner_uri = _uri(inside.listener, inside.local, self._tokens.write(client, upstream))
@@ -71,7 +71,7 @@ class Stamps:
                 b"",
                 b"",
             )
-            self._outward.put((inside, client), stamp)
+            self._outward.put((inside, client, upstream), stamp)
         return stamp
 
     def _source(self, client: Flow) -> bytes:
