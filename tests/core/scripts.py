@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from sipguard.core.policy import SHEDDABLE_METHODS
+
+# The machine may be slow, and slow now and then: nothing here is about time. So many examples take about ten seconds a file.
+settled = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 
 MS = 10**6
 MODES = ("denial_to_drop", "denial_only", "drop_only")

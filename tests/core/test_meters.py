@@ -172,6 +172,21 @@ def test_a_late_count_is_in_the_seconds_its_windows_ended_in() -> None:
     assert c.admit_many("INVITE", 20, now_ns=2 * SECOND + 60 * MS) == [(Verdict.ALLOW, 15), (Verdict.REJECT, 5)]
 
 
+def test_a_late_count_reaches_the_second_before_and_no_older_one() -> None:
+    """M3: a request was judged in the new second before the report about the old one came."""
+    c = controller(LC=10000, LCPS=5, TR=1000)
+    c.judge("INVITE", now_ns=SECOND + 20 * MS)
+    c.count(10, now_ns=SECOND + 30 * MS)
+    # 10 in the second before: 15 may pass in this one.
+    found = [c.judge("INVITE", now_ns=SECOND + 40 * MS) for _ in range(15)]
+    assert found == [Verdict.ALLOW] * 14 + [Verdict.REJECT]
+    c = controller(LC=10000, LCPS=5, TR=1000)
+    c.judge("INVITE", now_ns=2 * SECOND + 20 * MS)
+    c.count(20, now_ns=2 * SECOND + 30 * MS)
+    found = [c.judge("INVITE", now_ns=2 * SECOND + 40 * MS) for _ in range(15)]
+    assert found == [Verdict.ALLOW] * 14 + [Verdict.REJECT]
+
+
 def test_a_count_an_hour_late_is_spread_all_the_same() -> None:
     """DESIGN §3: also past what a table may hold: 36,000 windows with 11 each, and the level is what it was all along."""
     c = controller(LCDM="drop_only")
@@ -198,13 +213,13 @@ def test_what_waits_for_its_window_is_bounded(evaluated: list[int]) -> None:
     windows = 3 * meters.MAX_AHEAD
     for k in range(windows):
         c.judge("INVITE", now_ns=k * 100 * MS)
-        c.count(3, now_ns=k * 100 * MS)
+        c.count(k, now_ns=k * 100 * MS)
     window = c._window
     assert len(window._ahead) <= meters.MAX_AHEAD
     assert len(window._late_ends) <= meters.MAX_AHEAD
     assert not evaluated
     c.advance(now_ns=windows * 100 * MS)
-    assert sum(evaluated) == 4 * windows * c.parameters.scale
+    assert sum(evaluated) == (windows + sum(range(windows))) * c.parameters.scale
     assert (window._ahead, window._late_ends, window._late) == ({}, {}, 0)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sipguard import Lcdm, ParameterError, Parameters
 from sipguard.core.parameters import EXACT_TR_MS, MAX_SHOWN, TERMS
+from tests.core.scripts import settled
 
 RANGES = {"LC": (1, 10000), "LCPS": (1, 10000), "LRC": (1, 100), "PC": (1, 10000), "TR": (100, 1000)}
 MODES = ("denial_to_drop", "denial_only", "drop_only")
@@ -102,6 +103,7 @@ def test_p1_all_problems_come_at_once() -> None:
     assert sorted(problems(tr=99, pc=0)) == ["PC", "TR"]
 
 
+@settled
 @given(
     st.dictionaries(
         st.sampled_from(("LC", "lc", "LCDM", "LCPS", "LRC", "PC", "TR", "Tr", "x")),

@@ -24,14 +24,13 @@ from tests.core.scripts import (
     requests,
     scripts,
     sets,
+    settled,
     ticked_loads,
     ticks,
     turns,
     waits,
 )
 
-# The machine may be slow: no deadline. So many examples keep the file at about ten seconds.
-settled = settings(deadline=None, max_examples=300)
 ORIGINS = st.sampled_from((0, 0, 1, 123_456_789_012_345, -5_000_000_000))
 SHEDDABLE = sorted(SHEDDABLE_METHODS)
 
@@ -314,7 +313,7 @@ def test_excess_admits_what_the_allowance_leaves(
         assert controller.state is not State.NORMAL
 
 
-@settings(deadline=None, max_examples=60)
+@settings(settled, max_examples=60)
 @given(
     parameters(),
     scripts(requests(), loads(), least=1),
