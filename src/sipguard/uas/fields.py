@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sipguard.wire.lists import cut_params
 
 # Long and compact names (RFC 3261 7.3.3, 20; RFC 3327 for Path; RFC 6665 for Event).
@@ -15,6 +17,9 @@ _WANTED = {
     b"require": b"require",
     b"timestamp": b"timestamp",
 }
+# RFC 3261 7.3.1; a line end comes first, so that long runs of white space are read once.
+_FOLD = re.compile(rb"\r?\n[ \t]+")
+
 DEFAULT_EXPIRES_S = 3600
 """What is granted when nothing (or nothing readable) is asked, and the most that is granted (RFC 3261 10.2.1.1)."""
 
@@ -25,16 +30,17 @@ def read_fields(data: bytes, body_offset: int) -> dict[bytes, list[bytes]]:
     Comma lists stay whole (see `wire.lists.split_list`). Values that hold NUL, CR or LF are left out: they could not be
     repeated in an answer. Never raises.
     """
+    block = data[:body_offset].strip(b"\r\n")
+    if b"\n " in block or b"\n\t" in block:
+        block = _FOLD.sub(b" ", block)
     fields: dict[bytes, list[bytes]] = {}
-    lines = data[:body_offset].lstrip(b"\r\n").split(b"\n")
-    pending: list[bytes] = []
-    for line in (*lines[1:], b""):
-        if line[:1] in (b" ", b"\t") and pending:
-            pending.append(line.strip())
-            continue
-        if pending:
-            _keep(fields, b" ".join(pending))
-        pending = [line.rstrip(b"\r")] if line.rstrip(b"\r") else []
+    for line in block.split(b"\n")[1:]:
+        name, _, value = line.partition(b":")
+        wanted = _WANTED.get(name.strip().lower())
+        if wanted is not None:
+            value = value.strip()
+            if b"\r" not in value and b"\x00" not in value:
+                fields.setdefault(wanted, []).append(value)
     return fields
 
 
@@ -66,10 +72,3 @@ def grant_contact(contact: bytes, asked: bytes | None) -> bytes | None:
     if seconds == 0:
         return None
     return b";".join([address.rstrip() + bracket, *kept, b"expires=%d" % seconds])
-
-
-def _keep(fields: dict[bytes, list[bytes]], line: bytes) -> None:
-    name, colon, value = line.partition(b":")
-    wanted = _WANTED.get(name.strip().lower())
-    if colon and wanted is not None and b"\r" not in value and b"\x00" not in value:
-        fields.setdefault(wanted, []).append(value.strip())
