@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from sipguard.uas.server import EmbeddedServer
 from sipguard.wire.framing import StreamFramer
@@ -29,14 +30,22 @@ async def serving(ring_ns: int = 200_000_000, max_connections: int = 10) -> Asyn
         await server.stop()
 
 
-def run(body: Callable[[], Awaitable[None]]) -> None:
-    """One asynchronous test, bounded in time."""
+Run = Callable[[Callable[[], Awaitable[None]]], None]
 
-    async def bounded() -> None:
-        async with asyncio.timeout(60):
-            await body()
 
-    asyncio.run(bounded())
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs one asynchronous test, bounded in time, on the loop of the standard library and on the guard's."""
+
+    def run_on_loop(body: Callable[[], Awaitable[None]]) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(60):
+                await body()
+
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(bounded())
+
+    return run_on_loop
 
 
 async def read_messages(reader: asyncio.StreamReader, count: int) -> list[bytes]:
@@ -60,7 +69,7 @@ async def stuck(writer: asyncio.StreamWriter, data: bytes) -> bool:
     return False
 
 
-def test_udp_call_rings_and_is_answered() -> None:
+def test_udp_call_rings_and_is_answered(run: Run) -> None:
     async def body() -> None:
         async with serving(ring_ns=50_000_000) as server:
             loop = asyncio.get_running_loop()
@@ -78,7 +87,7 @@ def test_udp_call_rings_and_is_answered() -> None:
     run(body)
 
 
-def test_an_icmp_refusal_does_not_end_the_service() -> None:
+def test_an_icmp_refusal_does_not_end_the_service(run: Run) -> None:
     async def body() -> None:
         async with serving() as server:
             loop = asyncio.get_running_loop()
@@ -98,7 +107,7 @@ def test_an_icmp_refusal_does_not_end_the_service() -> None:
     run(body)
 
 
-def test_tcp_in_pieces_with_keep_alives() -> None:
+def test_tcp_in_pieces_with_keep_alives(run: Run) -> None:
     # RFC 3261 18.3, RFC 5626 4.4.1.
     async def body() -> None:
         async with serving(ring_ns=0) as server:
@@ -116,7 +125,7 @@ def test_tcp_in_pieces_with_keep_alives() -> None:
     run(body)
 
 
-def test_tcp_keep_alive_is_answered() -> None:
+def test_tcp_keep_alive_is_answered(run: Run) -> None:
     async def body() -> None:
         async with serving() as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.tcp_port)
@@ -127,7 +136,7 @@ def test_tcp_keep_alive_is_answered() -> None:
     run(body)
 
 
-def test_tcp_with_lost_framing_gets_400_and_the_end() -> None:
+def test_tcp_with_lost_framing_gets_400_and_the_end(run: Run) -> None:
     async def body() -> None:
         async with serving() as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.tcp_port)
@@ -139,7 +148,7 @@ def test_tcp_with_lost_framing_gets_400_and_the_end() -> None:
     run(body)
 
 
-def test_the_longest_silent_stream_makes_room() -> None:
+def test_the_longest_silent_stream_makes_room(run: Run) -> None:
     async def body() -> None:
         async with serving(max_connections=2) as server:
             streams = [await asyncio.open_connection("127.0.0.1", server.tcp_port) for _ in range(2)]
@@ -157,7 +166,7 @@ def test_the_longest_silent_stream_makes_room() -> None:
     run(body)
 
 
-def test_a_stream_that_does_not_read_is_not_read_and_hurts_no_other() -> None:
+def test_a_stream_that_does_not_read_is_not_read_and_hurts_no_other(run: Run) -> None:
     async def body() -> None:
         async with serving() as server:
             _, deaf = await asyncio.open_connection("127.0.0.1", server.tcp_port)
@@ -172,7 +181,7 @@ def test_a_stream_that_does_not_read_is_not_read_and_hurts_no_other() -> None:
     run(body)
 
 
-def test_stop_twice_and_before_start() -> None:
+def test_stop_twice_and_before_start(run: Run) -> None:
     async def body() -> None:
         server = EmbeddedServer()
         await server.stop()
@@ -188,7 +197,7 @@ def test_stop_twice_and_before_start() -> None:
 
 @pytest.mark.peer
 @pytest.mark.parametrize("transport", ["u1", "t1"])
-def test_sipp_calls(transport: str, tmp_path: Path) -> None:
+def test_sipp_calls(transport: str, run: Run, tmp_path: Path) -> None:
     """SIPp's own UAC scenario: INVITE, 100, 180, 200, ACK, BYE, 200; every call must succeed."""
     assert SIPP is not None, "sipp is not installed: scripts/install-peers"
     sipp = SIPP
