@@ -117,6 +117,11 @@ class ThreadGuard:
         wait_until(lambda: true_of(self.status()), PATIENCE_S, what)
         return self.status()
 
+    def unsent(self) -> list[int]:
+        """Bytes that each open stream connection holds unsent."""
+        connections = self.edge._connections._by_number.values()
+        return self.call(lambda: [c._transport.get_write_buffer_size() for c in connections if c._transport])
+
     def sleeps(self) -> bool:
         """Whether the edge's thread sleeps in its poll, as it must when nothing happens: a loop that spins never does."""
         return sleeps(f"/proc/self/task/{self._thread.native_id}/stat")

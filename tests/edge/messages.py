@@ -84,7 +84,9 @@ class Message:
         return values[0]
 
 
-def response(to: bytes, status: int = 200, reason: str = "OK", *, to_tag: str = "b1", contact: str = "") -> bytes:
+def response(
+    to: bytes, status: int = 200, reason: str = "OK", *, to_tag: str = "b1", contact: str = "", body: bytes = b""
+) -> bytes:
     """The server's answer to a request as it received it (RFC 3261 8.2.6), Record-Route copied (12.1.1)."""
     asked = Message.of(to)
     to_value = asked.one("To") if ";tag=" in asked.one("To") else f"{asked.one('To')};tag={to_tag}"
@@ -97,9 +99,9 @@ def response(to: bytes, status: int = 200, reason: str = "OK", *, to_tag: str = 
         f"Call-ID: {asked.one('Call-ID')}",
         f"CSeq: {asked.one('CSeq')}",
         *([f"Contact: <{contact}>"] if contact else []),
-        "Content-Length: 0",
+        f"Content-Length: {len(body)}",
     ]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n"
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
 def ack(to: bytes, invite: bytes) -> bytes:

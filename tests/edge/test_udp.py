@@ -314,9 +314,8 @@ def _accounted(status: dict[str, Any]) -> int:
     """Datagrams from outside that found a counter. A response that leads nowhere is among the discards too."""
     discards = sum(n for reason, n in status["discards"].items() if not reason.startswith(("inside-", "response-")))
     requests: int = sum(status["requests"].values())
-    responses: int = status["responses"]["outside"]
-    absorbed: int = status["absorbed"]
-    return requests + discards + responses + absorbed
+    others: int = status["responses"]["outside"] + status["absorbed"]
+    return requests + discards + others
 
 
 # Binding

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sipguard.edge.accepting import Acceptor
 from sipguard.edge.counters import EdgeCounters
-from sipguard.edge.dialling import Dial, Dials
-from sipguard.edge.streams import StreamConnection
+from sipguard.edge.dialling import Dials
+from sipguard.edge.streams import CHUNK_BYTES, StreamConnection
+from sipguard.edge.turns import Turns
 from sipguard.guard.flows import Flow, Listener, Send, SocketAddress
 from sipguard.guard.guard import Guard
 
@@ -21,11 +21,6 @@ POOL_SIZE = 4
 
 #: How often idle and partial-message limits are looked at.
 SWEEP_S = 1.0
-
-#: Accepts per wake-up.
-ACCEPT_BATCH = 64
-
-_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +46,9 @@ class Connections:
     ) -> None:
         self.limits = limits
         self.counters = counters
+        #: What every connection reads into: one after the other.
+        self.buffer = bytearray(CHUNK_BYTES)
+        self.turns = Turns(loop)
         self._loop = loop
         self._guard = guard
         self._deliver = deliver
@@ -62,22 +60,23 @@ class Connections:
         self._next_number = (time.time_ns() // 1_000_000) & 0x7FFFFFFF
         self._sweep: asyncio.TimerHandle | None = None
         self._origin: StreamConnection | None = None
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._acceptor = Acceptor(loop, self._adopt, counters)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin to look at the time limits."""
+    def start(self, listening: Sequence[tuple[Listener, socket.socket]]) -> None:
+        """Begin to accept and to look at the time limits."""
+        self._acceptor.start(listening)
         self._sweep = self._loop.call_later(SWEEP_S, self._sweep_now)
 
     def stop(self) -> None:
-        """Close everything."""
+        """Close everything but the listening sockets."""
+        self._acceptor.stop()
         if self._sweep is not None:
             self._sweep.cancel()
         self._dials.stop()
         for connection in list(self._by_number.values()):
             connection.abort()
-        os.close(self._spare)
 
     def status(self) -> dict[str, int]:
         """Open connections by side."""
@@ -85,49 +84,35 @@ class Connections:
 
     # -- accepting -------------------------------------------------------------------------------------------------
 
-    def acceptable(self, sock: socket.socket, listener: Listener) -> None:
-        """The listening socket has connections waiting."""
-        for _ in range(ACCEPT_BATCH):
-            try:
-                peer, remote = sock.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in _OUT_OF_DESCRIPTORS:
-                    self._shed_one(sock)
-                else:
-                    self.counters.add("stream-accept-error")
-                continue
-            if not listener.inside and self._outside >= self.limits.max_connections:
-                self.counters.add("stream-over-cap")
-                peer.close()
-                continue
-            self._adopt(peer, listener, remote)
-
-    def _shed_one(self, sock: socket.socket) -> None:
-        """Out of descriptors: the spare one lets us accept and close, so that the peer learns it and the loop does not spin."""
-        self.counters.add("stream-no-descriptor")
-        os.close(self._spare)
-        try:
-            sock.accept()[0].close()
-        except OSError:
-            self.counters.add("stream-accept-error")
-        finally:
-            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-
     def _adopt(self, peer: socket.socket, listener: Listener, remote: SocketAddress) -> None:
-        peer.setblocking(False)
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not listener.inside and self._outside >= self.limits.max_connections:
+            self.counters.add("stream-over-cap")
+            peer.close()
+            return
         connection = self.new(listener, remote, accepted=True)
-        task = self._loop.create_task(self._connect_accepted(peer, connection))
-        self._dials.keep(task)
+        # Counted before it is open: of a batch of connections only so many may become open as the cap allows.
+        self._count(connection)
+        self._dials.keep(self._loop.create_task(self._connect_accepted(peer, connection)))
 
     async def _connect_accepted(self, peer: socket.socket, connection: StreamConnection) -> None:
         try:
+            peer.setblocking(False)
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(lambda: connection, peer)
         except OSError:
             self.counters.add("stream-accept-error")
+            self._uncount(connection)
             peer.close()
+
+    def _count(self, connection: StreamConnection) -> None:
+        if not connection.listener.inside and not connection.counted:
+            connection.counted = True
+            self._outside += 1
+
+    def _uncount(self, connection: StreamConnection) -> None:
+        if connection.counted:
+            connection.counted = False
+            self._outside -= 1
 
     def new(self, listener: Listener, remote: SocketAddress, *, accepted: bool) -> StreamConnection:
         """A connection with a number of its own, not open yet."""
@@ -141,8 +126,7 @@ class Connections:
         self._by_number[connection.number] = connection
         if connection.accepted or not connection.listener.inside:
             self._by_remote[connection.listener.id, connection.remote[:2]] = connection
-        if not connection.listener.inside:
-            self._outside += 1
+        self._count(connection)
 
     def lost(self, connection: StreamConnection) -> None:
         """It is closed."""
@@ -152,8 +136,7 @@ class Connections:
         if self._by_remote.get(key) is connection:
             del self._by_remote[key]
         self._dials.forget(connection)
-        if not connection.listener.inside:
-            self._outside -= 1
+        self._uncount(connection)
 
     def message(self, data: bytes, connection: StreamConnection, now_ns: int) -> None:
         """A whole message came on a connection."""
@@ -194,27 +177,34 @@ class Connections:
             self._deliver(answer)
 
     def _find(self, flow: Flow) -> StreamConnection | None:
+        if flow.listener.inside and not flow.stream:
+            return None
         key = (flow.listener.id, flow.remote[:2])
-        if flow.stream:
-            connection = self._by_number.get(flow.stream)
-            # The number alone might be of another life of this process.
-            if connection is not None and key == (connection.listener.id, connection.remote[:2]):
-                return connection
-            return self._by_remote.get(key)
-        return None if flow.listener.inside else self._by_remote.get(key)
+        connection = self._by_number.get(flow.stream)
+        # The number alone might be of another life of this process.
+        if connection is None or key != (connection.listener.id, connection.remote[:2]):
+            connection = self._by_remote.get(key)
+        return None if connection is None or connection.closing else connection
 
     # -- limits ----------------------------------------------------------------------------------------------------
 
     def _sweep_now(self) -> None:
         now_ns = time.monotonic_ns()
         for connection in list(self._by_number.values()):
-            if connection.partial_for_ns(now_ns) > self.limits.partial_ns:
-                self.counters.add("stream-partial-timeout")
+            reason = self._overdue(connection, now_ns)
+            if reason is not None:
+                self.counters.add(reason)
                 connection.abort()
-            elif not connection.listener.inside and now_ns - connection.last_ns > self.limits.idle_ns:
-                self.counters.add("stream-idle-closed")
-                connection.close()
         self._sweep = self._loop.call_later(SWEEP_S, self._sweep_now)
 
-
-__all__ = ["POOL_SIZE", "Connections", "Dial", "StreamLimits"]
+    def _overdue(self, connection: StreamConnection, now_ns: int) -> str | None:
+        """Why a connection is closed now; None for one that may stay."""
+        silent_ns = now_ns - connection.last_ns
+        if connection.closing:
+            # It would wait for ever for a peer that does not read the rest.
+            return "stream-slow-closed" if silent_ns > self.limits.partial_ns else None
+        if connection.partial_for_ns(now_ns) > self.limits.partial_ns:
+            return "stream-partial-timeout"
+        if not connection.listener.inside and silent_ns > self.limits.idle_ns:
+            return "stream-idle-closed"
+        return None

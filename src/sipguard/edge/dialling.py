@@ -75,10 +75,14 @@ class Dials:
         key: Target = (flow.listener.id, flow.remote[:2], lane)
         dial = self._dials.get(key)
         if dial is not None and dial.connection is not None:
-            if not dial.connection.write(action.data, origin):
-                self._counters.add("stream-full")
-                self._connections.undeliverable(action)
-            return
+            if not dial.connection.closing:
+                if not dial.connection.write(action.data, origin):
+                    self._counters.add("stream-full")
+                    self._connections.undeliverable(action)
+                return
+            # The peer has ended it; a new one may still reach it.
+            del self._dials[key]
+            dial = None
         if dial is None and len(self._dials) >= MAX_TARGETS:
             self._forget_failures()
         if dial is None and len(self._dials) >= MAX_TARGETS:
@@ -115,6 +119,10 @@ class Dials:
                 await self._loop.create_connection(lambda: connection, sock=sock)
         except (OSError, TimeoutError):
             sock.close()
+            self._failed(dial)
+            return
+        if connection.closing:
+            # Accepted and ended at once: already told as lost, before anybody knew it as made.
             self._failed(dial)
             return
         dial.connection = connection

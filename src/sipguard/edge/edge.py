@@ -73,9 +73,7 @@ class Edge:
         """Begin to read, accept and evaluate."""
         for endpoint in self._endpoints:
             self._loop.add_reader(endpoint, endpoint.readable)
-        for listener, sock in self._listening:
-            self._loop.add_reader(sock, self._connections.acceptable, sock, listener)
-        self._connections.start()
+        self._connections.start(self._listening)
         self._ticker.start()
 
     def stop(self) -> None:
@@ -83,8 +81,6 @@ class Edge:
         self._ticker.stop()
         for endpoint in self._endpoints:
             self._loop.remove_reader(endpoint)
-        for _, sock in self._listening:
-            self._loop.remove_reader(sock)
         self._connections.stop()
         self._plane.close()
         for endpoint in self._endpoints:

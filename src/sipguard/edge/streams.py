@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from sipguard.guard.flows import Flow, Listener, SocketAddress
-from sipguard.wire.framing import MESSAGE, PING, StreamFramer
+from sipguard.wire.framing import MESSAGE, PING, Frame, StreamFramer
 
 if TYPE_CHECKING:
     from sipguard.edge.connections import Connections
+
+#: Bytes read at once.
+CHUNK_BYTES = 65_536
 
 #: Above this much unsent the writers into a connection stop reading; under a quarter they go on.
 HIGH_WATER_BYTES = 262_144
@@ -21,20 +25,25 @@ MAX_UNSENT_BYTES = 1_048_576
 _PONG = b"\r\n"
 
 
-class StreamConnection(asyncio.Protocol):
+class StreamConnection(asyncio.BufferedProtocol):
     """A TCP connection, accepted or made.
 
-    `hold` and `release` count reasons not to read (this peer or one it writes to does not take what it is sent).
+    `hold` and `release` count reasons not to read: it or the upstream it writes to does not take what it is sent, or what
+    was read waits for its turn.
     """
 
     __slots__ = (
         "_closing",
         "_connections",
         "_framer",
+        "_frames",
         "_holds",
+        "_read_since_ns",
         "_transport",
+        "_unframed",
         "_waiters",
         "accepted",
+        "counted",
         "last_ns",
         "listener",
         "number",
@@ -51,13 +60,19 @@ class StreamConnection(asyncio.Protocol):
         self.remote = remote
         self.number = number
         self.accepted = accepted
+        #: Among those that the cap is about.
+        self.counted = False
         self.pool_key: object = None
         self.last_ns = time.monotonic_ns()
         self.writable = True
         limits = connections.limits
         self._framer = StreamFramer(max_body=limits.max_body_bytes)
         self._transport: asyncio.Transport | None = None
+        #: What was read and is not handled yet: bytes, then the frames in them.
+        self._unframed = b""
+        self._frames: deque[Frame] = deque()
         self._holds = 0
+        self._read_since_ns = self.last_ns
         self._waiters: set[StreamConnection] = set()
         self._closing = False
 
@@ -72,30 +87,28 @@ class StreamConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._connections.made(self)
 
-    def data_received(self, data: bytes) -> None:
-        now_ns = self.last_ns = time.monotonic_ns()
-        for frame in self._framer.feed(data, now_ns):
-            if self._closing:
-                return
-            if frame.kind == MESSAGE:
-                self._connections.message(frame.data, self, now_ns)
-            elif frame.kind == PING:
-                self.write(_PONG)
-            else:
-                self._connections.broken(frame.data, frame.reason, self, now_ns)
-                self.close()
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 (asyncio names it)
+        return self._connections.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._unframed = bytes(memoryview(self._connections.buffer)[:nbytes])
+        self.last_ns = time.monotonic_ns()
+        self._connections.turns.take(self)
 
     def pause_writing(self) -> None:
         self.writable = False
-        # It does not take our answers: no more of its questions until it does.
-        self.hold()
+        # A client that does not take our answers: no more of its questions until it does. An upstream is read on: it may be
+        # waiting for us to take its responses before it takes more requests.
+        if not self.listener.inside:
+            self.hold()
 
     def resume_writing(self) -> None:
         self.writable = True
-        self.release()
+        if not self.listener.inside:
+            self.release()
         self._release_waiters()
 
-    def connection_lost(self, _: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio names it)
         self._closing = True
         self._release_waiters()
         self._connections.lost(self)
@@ -113,26 +126,54 @@ class StreamConnection(asyncio.Protocol):
     @property
     def closing(self) -> bool:
         """No more can be written."""
-        return self._closing
+        return self._closing or self._transport is None or self._transport.is_closing()
+
+    def work(self, until_ns: int) -> bool:
+        """Handle what was read, at least one message, until `until_ns`; whether all of it is done (edge.turns)."""
+        frames, now_ns = self._frames, time.monotonic_ns()
+        if self._unframed:
+            frames.extend(self._framer.feed(self._unframed, now_ns))
+            self._unframed = b""
+        while frames:
+            if self._closing:
+                frames.clear()
+                break
+            self._handle(frames.popleft(), now_ns)
+            now_ns = time.monotonic_ns()
+            if now_ns >= until_ns and frames:
+                return False
+        return True
+
+    def _handle(self, frame: Frame, now_ns: int) -> None:
+        if frame.kind == MESSAGE:
+            self._connections.message(frame.data, self, now_ns)
+        elif frame.kind == PING:
+            self.write(_PONG)
+        else:
+            self._connections.broken(frame.data, frame.reason, self, now_ns)
+            self.close()
 
     def partial_for_ns(self, now_ns: int) -> int:
-        """How long an unfinished message has been waiting for its rest; 0 between messages."""
+        """How long the peer has owed us the rest of a message; 0 between messages and while we do not read."""
         since_ns = self._framer.partial_since_ns
-        return 0 if since_ns is None else now_ns - since_ns
+        return 0 if since_ns is None or self._holds else now_ns - max(since_ns, self._read_since_ns)
 
     def write(self, data: bytes, origin: StreamConnection | None = None) -> bool:
-        """Send; origin: the connection the bytes came from, which is held while this one is full. False: not taken."""
+        """Send; origin: the connection the bytes came from. False: not taken.
+
+        An upstream that does not read stops those who write to it. A client that does not read is closed in the end and
+        stops nobody: the upstream's connection carries other clients' messages too.
+        """
         transport = self._transport
-        if transport is None or self._closing:
+        if transport is None or self.closing:
             return False
         if transport.get_write_buffer_size() + len(data) > MAX_UNSENT_BYTES:
             if not self.listener.inside:
-                # A client that does not read; an upstream's connection stays, others may still be served.
                 self._connections.counters.add("stream-slow-closed")
                 self.abort()
             return False
         transport.write(data)
-        if not self.writable and origin is not None and origin is not self and origin not in self._waiters:
+        if self.listener.inside and not self.writable and origin is not None and origin not in self._waiters:
             self._waiters.add(origin)
             origin.hold()
         return True
@@ -140,19 +181,22 @@ class StreamConnection(asyncio.Protocol):
     def hold(self) -> None:
         """One more reason not to read."""
         self._holds += 1
-        if self._holds == 1 and self._transport is not None and not self._closing:
+        if self._holds == 1 and self._transport is not None and not self.closing:
             self._transport.pause_reading()
 
     def release(self) -> None:
         """One reason less."""
         self._holds -= 1
-        if self._holds == 0 and self._transport is not None and not self._closing:
-            self._transport.resume_reading()
+        if self._holds == 0:
+            self._read_since_ns = time.monotonic_ns()
+            if self._transport is not None and not self.closing:
+                self._transport.resume_reading()
 
     def close(self) -> None:
         """Close when what is written has gone."""
         if not self._closing and self._transport is not None:
             self._closing = True
+            self.last_ns = time.monotonic_ns()
             self._transport.close()
 
     def abort(self) -> None:

@@ -42,8 +42,11 @@ class Ticker:
 
     def _fire(self) -> None:
         now_ns, deadline_ns = time.monotonic_ns(), self._deadline_ns()
-        # A loop may round its timers down by up to a millisecond: then it is not time yet.
-        if now_ns >= deadline_ns:
-            self.lateness.note(now_ns - deadline_ns)
-            self._tick(now_ns)
-        self.start()
+        try:
+            # A loop may round its timers down by up to a millisecond: then it is not time yet.
+            if now_ns >= deadline_ns:
+                self.lateness.note(now_ns - deadline_ns)
+                self._tick(now_ns)
+        finally:
+            # Whatever went wrong in one evaluation (a log, an alarm), the next one comes.
+            self.start()
