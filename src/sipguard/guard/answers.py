@@ -33,6 +33,11 @@ def source_of(flow: Flow, via: Via) -> tuple[bytes | None, int | None]:
     return text.strip(b"[]"), port if asked else None
 
 
+def _identity_of(head: Head, via: Via) -> bytes:
+    """The transaction of what is answered; answerable without a CSeq number or the like, what the message has must do."""
+    return transaction_of(head) or b"%b\0%b" % (via.branch or b"", head.call_id or b"")
+
+
 class Answers:
     """Builds the answers and recognises the ACKs they cause."""
 
@@ -48,10 +53,7 @@ class Answers:
         via = head.top_via
         if via is None or not head.answerable or head.method == "ACK":
             return None
-        transaction = transaction_of(head)
-        if transaction is None:
-            # Answerable without a CSeq number or the like: what the message has must do.
-            transaction = b"%b\0%b" % (via.branch or b"", head.call_id or b"")
+        transaction = _identity_of(head, via)
         tag = self._keyring.current.tag(transaction)
         if head.method == "INVITE" and head.to_tag is not None and status >= 300:
             self._refused.remember(transaction, now_ns)
@@ -74,9 +76,10 @@ class Answers:
 
     def is_own_ack(self, head: Head, now_ns: int) -> bool:
         """Whether this ACK answers a final response of the guard: by our To tag, else by memory (SPEC M2)."""
-        transaction = transaction_of(head)
-        if transaction is None or head.to_tag is None:
+        via = head.top_via
+        if via is None or head.to_tag is None:
             return False
+        transaction = _identity_of(head, via)
         tags = (key.tag(transaction) for key in self._keyring.accepted(now_ns))
         return head.to_tag in tags or self._refused.knows(transaction, now_ns)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-#: Method names come from remote bytes: beyond this many, new ones are counted together.
+from sipguard.wire.scan import KNOWN_METHODS
+
+#: Method names come from remote bytes: beyond this many, and when longer than this, new ones are counted together.
 MAX_METHODS = 64
+MAX_METHOD_LENGTH = 32
 OTHER_METHODS = "OTHER"
+
+_KNOWN = frozenset(KNOWN_METHODS)
 
 
 class Tally(dict[str, int]):
@@ -51,8 +56,12 @@ class Counters:
         self.responses_inside = 0
 
     def count_method(self, method: str, n: int = 1) -> None:
-        """Requests of one method; names are capped."""
+        """Requests of one method; names are capped, but for the known ones: invented names must not hide them."""
         requests = self.requests
-        if method not in requests and len(requests) >= MAX_METHODS:
+        if (
+            method not in requests
+            and (len(requests) >= MAX_METHODS or len(method) > MAX_METHOD_LENGTH)
+            and method not in _KNOWN
+        ):
             method = OTHER_METHODS
         requests[method] = requests.get(method, 0) + n

@@ -47,6 +47,7 @@ class Guard:
         "_refused",
         "_samples",
         "_settings",
+        "_shadowed",
         "_upstream_hosts",
         "controller",
         "counters",
@@ -77,6 +78,7 @@ class Guard:
         #: Set by the edge: the kernel filter is on, so what is dropped here are its samples.
         self.kernel_filters = False
         self._budget_in = self._budget_out = 0
+        self._shadowed = 0
         self._upstream_hosts = frozenset(upstream.host for upstream in settings.upstreams)
 
     def __repr__(self) -> str:
@@ -93,8 +95,7 @@ class Guard:
 
         Returns the changes of state since the last tick; the cycles stay with the controller for `advance`.
         """
-        for reading in readings:
-            self._count_reading(reading, now_ns)
+        self._count_readings(readings, now_ns)
         for meter in self._meters.values():
             meter.datagrams = meter.requests = 0
         self.controller.advance_to(now_ns)
@@ -107,18 +108,20 @@ class Guard:
         """Whether the kernel filter should be on now: enforced, critical_limit, nothing more to serve in this window."""
         return self._kernel_drop and self.controller.sheds_all
 
-    def _count_reading(self, reading: PlaneReading, now_ns: int) -> None:
+    def _count_readings(self, readings: Iterable[PlaneReading], now_ns: int) -> None:
+        filtered = lost = 0
+        for reading in readings:
+            filtered += reading.filtered
+            if reading.overflowed:
+                lost += self._meters[reading.listener.id].requests_among(reading.overflowed)
         counters = self.counters
-        lost = 0
-        if reading.overflowed:
-            lost = self._meters[reading.listener.id].requests_among(reading.overflowed)
-            counters.overflowed += lost
-        if reading.filtered:
-            counters.kernel_dropped += reading.filtered
-            for method, n in self._samples.share(reading.filtered, counters.requests).items():
-                counters.count_method(method, n)
-        if reading.filtered or lost:
-            self.controller.count(reading.filtered + lost, now_ns=now_ns)
+        counters.overflowed += lost
+        counters.kernel_dropped += filtered
+        # Once for all listeners: the samples are those of the cycle, wherever they came in.
+        for method, n in self._samples.share(filtered, counters.requests).items():
+            counters.count_method(method, n)
+        if filtered or lost:
+            self.controller.count(filtered + lost, now_ns=now_ns)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -142,11 +145,14 @@ class Guard:
         exempt = bool(self._exempt) and self._is_exempt(data)
         verdict = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt)
         if verdict is _DROP:
-            if self.kernel_filters:
-                self._samples.add(method)
-                self.counters.kernel_sampled += 1
-            if self._settings.stream_drop != "reject" or flow.listener.transport == "udp":
+            if flow.listener.transport == "udp":
+                if self.kernel_filters:
+                    self._samples.add(method)
+                    self.counters.kernel_sampled += 1
                 return None
+            if self._settings.stream_drop != "reject":
+                return None
+            self._budget_in += len(data)
             self.counters.outcomes.add("stream-drop-refused")
             return self._refuse(read_head(data, self._extra), flow, now_ns)
         self._budget_in += len(data)
@@ -157,11 +163,29 @@ class Guard:
                 self.counters.lcps_refused += 1
             return self._refuse(head, flow, now_ns)
         if self._checks:
-            found = self._checks.judge(head, flow, now_ns)
-            if found is not None:
-                self.counters.checks.add(found[0])
-                return self._refuse(head, flow, now_ns) if found[1] is _REJECT else None
+            found = self._check(head, flow, now_ns)
+            if found is not _ALLOW:
+                return self._refuse(head, flow, now_ns) if found is _REJECT else None
         return self._forwarder.inward(head, flow, now_ns)
+
+    def _check(self, head: Head, flow: Flow, now_ns: int) -> Verdict:
+        """What the chain says of a request that the law lets through (SPEC V5).
+
+        In shadow mode the law lets everything through: what it would have refused reaches no check, and what a check would
+        end is counted and goes on (SPEC X2).
+        """
+        controller = self.controller
+        enforce = controller.policy.enforce
+        if not enforce:
+            before = self._shadowed
+            self._shadowed = controller.shadow_rejected + controller.shadow_dropped
+            if self._shadowed != before:
+                return _ALLOW
+        found = self._checks.judge(head, flow, now_ns)
+        if found is None:
+            return _ALLOW
+        self.counters.checks.add(found[0])
+        return found[1] if enforce else _ALLOW
 
     def broken(self, data: bytes, reason: str, flow: Flow, now_ns: int) -> Send | None:
         """A stream that lost its framing (RFC 3261 18.3): a 400 where one can be built; the edge then closes."""
@@ -188,8 +212,12 @@ class Guard:
             if flow.remote[0] not in self._upstream_hosts:
                 self.counters.discards.add("inside-stranger")
                 return None
+            head = read_head(data)
+            if head.method == "ACK" and self._answers.is_own_ack(head, now_ns):
+                self.counters.absorbed += 1
+                return None
             self.counters.outcomes.add("from-inside")
-            return self._forwarder.outward(read_head(data), flow, now_ns)
+            return self._forwarder.outward(head, flow, now_ns)
         return self._discard(data, inside=True)
 
     def _receive_no_request(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:

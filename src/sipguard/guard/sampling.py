@@ -28,10 +28,10 @@ class Samples:
 
         offered: requests by method so far, the proportion for a cycle too short to have any sample.
         """
-        samples: Mapping[str, int] = self._cycle
-        if not samples:
-            samples = {method: n for method, n in offered.items() if method in self._droppable}
-        self._cycle = Tally()
+        cycle, self._cycle = self._cycle, Tally()
+        if not dropped:
+            return {}
+        samples: Mapping[str, int] = cycle or {method: n for method, n in offered.items() if method in self._droppable}
         total = sum(samples.values())
         if not total:
             return {OTHER_METHODS: dropped}
