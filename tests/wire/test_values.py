@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sipguard.wire.values import Uri, Via, read_uri, read_via
+from sipguard.wire.values import Uri, Via, _read_odd_via, read_uri, read_via
+from tests.wire.generated import via_values
 
 VIAS = {
     b"SIP/2.0/UDP 192.0.2.1": (b"UDP", b"192.0.2.1", None, None, None, None),
@@ -165,6 +166,16 @@ PIECES = st.lists(
     ),
     max_size=14,
 ).map(b"".join)
+
+
+FIELDS = ("transport", "host", "port", "sent_by", "branch", "received", "rport")
+
+
+@given(st.one_of(via_values, st.sampled_from([*VIAS, *NO_VIAS]), PIECES))
+def test_the_usual_shape_and_any_other_agree(value: bytes) -> None:
+    """The quick way is a short cut, not another reading."""
+    quick, careful = read_via(value), _read_odd_via(value)
+    assert [getattr(quick, name, None) for name in FIELDS] == [getattr(careful, name, None) for name in FIELDS]
 
 
 @given(st.one_of(st.binary(max_size=80), PIECES))

@@ -80,15 +80,13 @@ def mark_via(value: bytes, received: bytes | None, rport: int | None, via: Via |
     """One Via value (or a line that holds one) as the receiving element leaves it (RFC 3261 18.2.1, RFC 3581 4).
 
     `received` is set, in place of any that was there; `rport`, if it is there, gets its value. None leaves either alone.
-    via: the same value, read; saves looking for what is not there.
+    via: the same value, read: a plain one need not be taken apart again.
     """
-    if via is not None and via.received is None and b'"' not in value:
-        end = value.rfind(b";rport") + 6 if via.rport is not None and rport is not None else 0
-        if not end:
-            return value if received is None else value + b";received=" + received
-        if end > 5 and value[end : end + 1] in (b"", b";"):
-            value = b"%b=%d%b" % (value[:end], rport or 0, value[end:])
-            return value if received is None else value + b";received=" + received
+    if via is not None and via.plain:
+        if rport is not None and via.rport is not None:
+            end = value.find(b";rport") + 6
+            value = b"%b=%d%b" % (value[:end], rport, value[end:])
+        return value if received is None else value + b";received=" + received
     kept = []
     for index, param in enumerate(value.split(b";") if b'"' not in value else cut_params(value)):
         name = param.partition(b"=")[0].strip().lower() if index else b""

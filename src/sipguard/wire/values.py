@@ -17,7 +17,7 @@ _PORT_DIGITS = 5
 # The usual shape of a Via, one class of bytes after the other: there is nothing to go back over.
 _USUAL_VIA = re.compile(
     rb"SIP/2\.0/(UDP|TCP|TLS|WSS?|SCTP) (([-.0-9A-Za-z_]+|\[[.0-9:A-Fa-f]+\])(?::([0-9]{1,5}))?)"
-    rb"(;rport)?(?:;branch=([-!%*+.0-9A-Z_`a-z~]+))?(;rport)?\Z"
+    rb"(;rport)?(?:;branch=([-!%*+.0-9A-Z_`a-z~]+))?(;rport)?"
 )
 
 
@@ -26,10 +26,10 @@ class Via:
 
     transport: upper case. host: with [] around an IPv6 literal, case kept. port: None when not written. sent_by: host and port
     as written. branch, received: the raw values, None when absent. rport: None absent, 0 present without a (usable) value, else
-    the port.
+    the port. plain: written in the usual way, with no other parameters than one branch and one empty rport.
     """
 
-    __slots__ = ("branch", "host", "port", "received", "rport", "sent_by", "transport")
+    __slots__ = ("branch", "host", "plain", "port", "received", "rport", "sent_by", "transport")
 
     transport: bytes
     host: bytes
@@ -38,6 +38,7 @@ class Via:
     branch: bytes | None
     received: bytes | None
     rport: int | None
+    plain: bool
 
     def __repr__(self) -> str:
         return (
@@ -61,29 +62,43 @@ def read_via(value: bytes) -> Via | None:
             return None
     via.received = None
     via.rport = None if rport is None and rport_after is None else 0
-    return via
+    end = usual.end()
+    if end == len(value):
+        via.plain = rport is None or rport_after is None
+        return via
+    if value[end] != 0x3B:
+        return _read_odd_via(value)
+    return _with_params(via, value[end + 1 :])
 
 
 def _read_odd_via(value: bytes) -> Via | None:
-    """Any other way to write it: white space around separators, rare transports and versions, lower case, more parameters."""
+    """Any other way to write it: white space around separators, rare transports and versions, lower case."""
     front, _, rest = value.partition(b";")
     read = _read_front(front)
-    if read is None or (b"," in value and commas(value)):
+    if read is None:
         return None
     via = Via.__new__(Via)
     via.transport, via.sent_by, via.host, via.port = read
     via.branch = via.received = via.rport = None
-    for param in rest.split(b";") if b'"' not in rest and b"<" not in rest else cut_params(rest):
-        name, _, text = param.partition(b"=")
+    return _with_params(via, rest)
+
+
+def _with_params(via: Via, text: bytes) -> Via | None:
+    """`via` with the parameters in `text`; the first of a name counts. None when a list comma is among them."""
+    if b"," in text and commas(text):
+        return None
+    via.plain = False
+    for param in text.split(b";") if b'"' not in text and b"<" not in text else cut_params(text):
+        name, _, value = param.partition(b"=")
         name = name.strip().lower()
         if name == b"rport":
             if via.rport is None:
-                via.rport = read_port(text.strip()) or 0
+                via.rport = read_port(value.strip()) or 0
         elif name == b"received":
             if via.received is None:
-                via.received = text.strip()
+                via.received = value.strip()
         elif name == b"branch" and via.branch is None:
-            via.branch = text.strip()
+            via.branch = value.strip()
     return via
 
 
