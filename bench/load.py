@@ -67,7 +67,18 @@ class Lane:
     after SLOTS × 100,000 datagrams.
     """
 
-    __slots__ = ("_address", "_buffer", "_digits_at", "_fd", "_length", "_messages", "_next", "_turn", "_vectors", "sock")
+    __slots__ = (
+        "_address",
+        "_buffer",
+        "_digits_at",
+        "_fd",
+        "_length",
+        "_messages",
+        "_next",
+        "_turn",
+        "_vectors",
+        "sock",
+    )
 
     def __init__(self, sock: socket.socket, template: bytes) -> None:
         self.sock = sock
@@ -77,7 +88,7 @@ class Lane:
         slots = (template.replace(NUMBER, b"%0*d%03d" % (_EPOCH_DIGITS, 0, slot)) for slot in range(SLOTS))
         self._buffer = bytearray(b"".join(slots))
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
-        self._vectors = (_Iovec * SLOTS)(*((start + slot * self._length, self._length) for slot in range(SLOTS)))
+        self._vectors = (_Iovec * SLOTS)(*(_Iovec(start + slot * self._length, self._length) for slot in range(SLOTS)))
         self._messages = (_Message * SLOTS)()
         for message, vector in zip(self._messages, self._vectors, strict=True):
             message.header.iov, message.header.iov_length = ctypes.addressof(vector), 1

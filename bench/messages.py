@@ -46,22 +46,25 @@ def register(client: int, server: int) -> bytes:
 
 
 def answer_to(forwarded: bytes) -> bytes:
-    """The server's 200 with SDP to an INVITE it was given: its Vias and Record-Routes as they came (RFC 3261 8.2.6.2, 12.1.1).
+    """The server's 200 with SDP to an INVITE it was given: its Vias, then its Record-Routes (RFC 3261 8.2.6.2, 12.1.1).
 
     The Call-ID and the numbers are new ones in each datagram: neither proxy keeps a state that would ask for the old.
     """
     head = forwarded.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
-    kept = [line for line in head if line.startswith((b"Via:", b"Record-Route:"))]
-    others = [line for line in head if line.startswith((b"From:", b"To:"))]
+    vias, routes = _lines(head, b"Via:"), _lines(head, b"Record-Route:")
+    (from_,), (to,) = _lines(head, b"From:"), _lines(head, b"To:")
     return b"".join(
         (
             b"SIP/2.0 200 OK\r\n",
-            *(line + b"\r\n" for line in kept),
-            others[0] + b"\r\n",
-            others[1] + b";tag=@NUMBER@SIPpTag01\r\n",
+            *(line + b"\r\n" for line in (*vias, *routes, from_)),
+            to + b";tag=@NUMBER@SIPpTag01\r\n",
             b"Call-ID: 1-@NUMBER@@127.0.0.1\r\nCSeq: 1@NUMBER@ INVITE\r\n",
             b"Contact: <sip:127.0.0.1:5080;transport=UDP>\r\nContent-Type: application/sdp\r\n",
             b"Content-Length: %d\r\n\r\n" % len(_SDP),
             _SDP,
         )
     )
+
+
+def _lines(head: list[bytes], name: bytes) -> list[bytes]:
+    return [line for line in head if line.startswith(name)]

@@ -6,7 +6,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,6 @@ event_route[core:worker-one-init] {{
 class Server:
     """One server on 127.0.0.1."""
 
-    name: str  # "guard" or "kamailio"
     port: int  # UDP
     child: Child
     admin: int = 0  # the guard's HTTP port
@@ -76,30 +75,30 @@ def start_guard(directory: Path, core: int, upstream: int, flags: Sequence[str])
     argv += ["--upstream", f"udp:127.0.0.1:{upstream}", "--admin", f"127.0.0.1:{admin}", *flags]
     child = Child.start("sipguard", argv, directory, {"STATE_DIRECTORY": str(directory)})
     _await(child, lambda: _answers_ready(admin), "the guard's /readyz")
-    return Server("guard", port, child, admin)
+    return Server(port, child, admin)
 
 
-def start_kamailio(directory: Path, core: int, upstream: int, route: str) -> Server:
+def start_kamailio(directory: Path, core: int, upstream: int, route: str, options: Sequence[str] = ()) -> Server:
     """Kamailio with this request_route, `UPSTREAM` in it standing for the port, ready. Raises PeerError."""
     port = free_port()
     configuration = directory / "kamailio.cfg"
     configuration.write_text(_KAMAILIO.format(port=port, route=route.replace("UPSTREAM", str(upstream))))
     argv = [*_pinned(core), executable("kamailio"), "-DD", "-E", "-f", str(configuration), "-m", "64", "-M", "8"]
-    argv += ["-w", str(directory), "-Y", str(directory)]
+    argv += ["-w", str(directory), "-Y", str(directory), *options]
     child = Child.start("kamailio", argv, directory)
     _await(child, lambda: "WORKER READY" in child.text(), "Kamailio's worker")
-    return Server("kamailio", port, child)
+    return Server(port, child)
 
 
 def _pinned(core: int) -> list[str]:
     return [executable("taskset"), "-c", str(core)]
 
 
-def _await(child: Child, ready: Any, what: str) -> None:
+def _await(child: Child, ready: Callable[[], bool], what: str) -> None:
     def probe() -> bool:
         if not child.running:
             raise PeerError(f"{child.name} ended:\n{child.tail()}")
-        return bool(ready())
+        return ready()
 
     try:
         wait_until(probe, _READY_S, what)
