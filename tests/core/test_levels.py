@@ -6,12 +6,22 @@ from itertools import product
 
 import pytest
 
-from sipguard import Lcdm, Parameters, State
+from sipguard import Lcdm, Parameters, Policy, State
 from sipguard.core.levels import TABLE, LevelMachine, Load
 from tests.core.windows import MS, A, C, N, controller, in_state, states
 
 OVER, EQUAL, BELOW = 11, 10, 9
 MODES = ("denial_to_drop", "denial_only", "drop_only")
+
+
+def test_a_new_controller_is_normal_and_has_seen_nothing() -> None:
+    """SPEC §2, DESIGN §5: all that can be read before the first cycle."""
+    c = controller(origin_ns=7)
+    assert (c.state, c.rps, c.patience_run, c.relax_run) == (N, 0, 0, 0)
+    assert (c.allowed, c.rejected, c.dropped, c.shadow_rejected, c.shadow_dropped) == (0, 0, 0, 0, 0)
+    assert (c.origin_ns, c.next_deadline_ns) == (7, 7 + 100 * MS)
+    assert (c.parameters.LC, c.policy) == (100, Policy())
+    assert (c.advance(now_ns=7), c.changes()) == ([], [])
 
 
 @pytest.mark.parametrize(("mode", "entered"), [("denial_to_drop", A), ("denial_only", A), ("drop_only", C)])

@@ -113,6 +113,23 @@ def test_m4_a_time_that_goes_back_is_the_latest_seen() -> None:
     assert rows(c, 400 * MS) == [(400, 3, 30)]
 
 
+def test_m4_every_door_sees_the_time() -> None:
+    """M4: what came to any of them is the earliest that the next may be."""
+    for door in ("admit", "judge", "count", "admit_many", "advance", "reconfigure"):
+        c = controller()
+        calls = {
+            "admit": lambda c=c: c.admit("BYE", now_ns=250 * MS),
+            "judge": lambda c=c: c.judge("BYE", now_ns=250 * MS),
+            "count": lambda c=c: c.count(0, now_ns=250 * MS),
+            "admit_many": lambda c=c: c.admit_many("BYE", 1, now_ns=250 * MS),
+            "advance": lambda c=c: c.advance(now_ns=250 * MS),
+            "reconfigure": lambda c=c: c.reconfigure(c.parameters, now_ns=250 * MS),
+        }
+        calls[door]()
+        c.admit_many("INVITE", 5, now_ns=50 * MS)
+        assert c.advance(now_ns=300 * MS)[-1].requests >= 5, door
+
+
 def test_m4_before_the_origin_is_the_origin() -> None:
     """M4."""
     c = controller(origin_ns=SECOND)
