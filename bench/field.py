@@ -95,7 +95,7 @@ class Field:
 
     def _between(self, run: Callable[[], None]) -> Point:
         processes = session_processes(self.server.child.process.pid)
-        host, sent, done = HostTimes.read(), self.load.sent, self._done()
+        host, sent, done = HostTimes.read(), self.load.sent, self.done
         start_ns, cpu_start_ns = time.monotonic_ns(), cpu_ns(processes)
         run()
         end_ns, cpu_end_ns = time.monotonic_ns(), cpu_ns(processes)
@@ -103,11 +103,13 @@ class Field:
             elapsed_ns=end_ns - start_ns,
             cpu_ns=cpu_end_ns - cpu_start_ns,
             offered=self.load.sent - sent,
-            done=self._done() - done,
+            done=self.done - done,
             host=HostTimes.read().since(host),
         )
 
-    def _done(self) -> int:
+    @property
+    def done(self) -> int:
+        """Units of work so far."""
         if self.sink is None:
             return self.load.sent - dropped_at(self.server.port)
         return self.sink.count

@@ -102,12 +102,14 @@ class Lane:
         return bytes(self._buffer[start : start + self._length])
 
     def send(self, wanted: int) -> int:
-        """Send the next datagrams, at most to the end of the turn; how many. Raises LoadError when none could be sent."""
+        """Send the next datagrams, at most to the end of the turn; how many. Raises LoadError when not all could be sent."""
         count = min(wanted, BATCH, SLOTS - self._next)
         sent: int = _sendmmsg(self._fd, self._address + self._next * ctypes.sizeof(_Message), count, 0)
         if sent < 0:
-            number = ctypes.get_errno()
-            raise LoadError(f"sendmmsg: {os.strerror(number)}")
+            raise LoadError(f"sendmmsg: {os.strerror(ctypes.get_errno())}")
+        if sent < count:
+            # The socket waits when its buffer is full, so this is an error, most likely a refusal: nobody listens there.
+            raise LoadError(f"sendmmsg: {sent} of {count} datagrams sent")
         self._next += sent
         if self._next == SLOTS:
             self._next = 0

@@ -12,7 +12,10 @@ from bench.results import Comparison, Cost, KernelDrop, Lateness, Results, Sprea
 
 _TR_MS = 100
 _KERNEL_TARGET_PERCENT = 3
-_ALLOCATOR = "Kamailio: as packaged (memory manager qm, made for debugging), children=1, debug=0; -X fm: the same with its quick manager."
+_ALLOCATOR = (
+    "Kamailio: children=1, debug=0, its memory manager as packaged (qm, which searches long for a free block); "
+    "-X fm: the same with its quick one."
+)
 
 
 def show(results: Results, console: Console) -> None:
