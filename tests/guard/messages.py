@@ -74,8 +74,8 @@ def _within(invite: bytes, method: bytes, to: bytes) -> bytes:
         *(b"Route: " + route for route in values(invite, "Route")),
         b"From: " + value(invite, "From"),
         b"To: " + to,
-        b"Call-ID: " + value(invite, "Call-ID"),
-        b"CSeq: " + value(invite, "CSeq").split(b" ")[0] + b" " + method,
+        b"Call-ID: " + values(invite, "Call-ID")[0],
+        b"CSeq: " + values(invite, "CSeq")[0].split(b" ")[0] + b" " + method,
         b"Content-Length: 0",
     ]
     return b"\r\n".join([*lines, b"", b""])

@@ -10,7 +10,10 @@ from sipguard.wire.head import Head
 
 KEY_BYTES = 32
 _SIGNATURE_BYTES = 6
-_IDENTITY_BYTES = 12
+_TAG_BYTES = 12
+# Our Via and Record-Routes may take 250 bytes together (DESIGN §3). 72 bits: among a million open transactions, two alike once
+# in ten thousand million.
+_BRANCH_BYTES = 9
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -51,15 +54,15 @@ class Key:
         if len(secret) != KEY_BYTES:
             raise ValueError(f"a key of {len(secret)} bytes: allowed is {KEY_BYTES} bytes")
         # Keyed once and copied per use: keying costs half of a hash.
-        self._branch = blake2b(key=secret, digest_size=_IDENTITY_BYTES, person=b"branch")
-        self._tag = blake2b(key=secret, digest_size=_IDENTITY_BYTES, person=b"tag")
+        self._branch = blake2b(key=secret, digest_size=_BRANCH_BYTES, person=b"branch")
+        self._tag = blake2b(key=secret, digest_size=_TAG_BYTES, person=b"tag")
         self._signature = blake2b(key=secret, digest_size=_SIGNATURE_BYTES, person=b"token")
 
     def __repr__(self) -> str:
         return "<key>"
 
     def branch(self, transaction: bytes) -> bytes:
-        """The part of our branch after the magic cookie: 16 characters."""
+        """The part of our branch after the magic cookie: 12 characters."""
         state = self._branch.copy()
         state.update(transaction)
         return to_text(state.digest())

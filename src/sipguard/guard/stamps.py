@@ -50,7 +50,7 @@ class Stamps:
             inner_uri = _uri(inner, "", token)
             stamp = Stamp(
                 via_head(inner, ""),
-                _SIGNED + token + b"\r\n",
+                self._way_back(client),
                 b"Record-Route: %b\r\nRecord-Route: %b\r\n" % (inner_uri, _uri(outer, client.local, b"")),
                 b"Path: %b\r\n" % inner_uri if self._settings.path else b"",
                 self._source(client),
@@ -66,13 +66,18 @@ class Stamps:
             inner_uri = _uri(inside.listener, inside.local, self._tokens.write(client, upstream))
             stamp = Stamp(
                 via_head(client.listener, client.local),
-                _SIGNED + self._tokens.write(inside) + b"\r\n",
+                self._way_back(inside),
                 b"Record-Route: %b\r\nRecord-Route: %b\r\n" % (outer_uri, inner_uri),
                 b"",
                 b"",
             )
             self._outward.put((inside, client, upstream), stamp)
         return stamp
+
+    def _way_back(self, flow: Flow) -> bytes:
+        """The end of our Via: the flow that the response goes to. A stream is found by its number, without a local address."""
+        answered = flow._replace(local="") if flow.stream else flow
+        return _SIGNED + self._tokens.write(answered) + b"\r\n"
 
     def _source(self, client: Flow) -> bytes:
         """`X-Guard-Source: ip;port;transport`: every request comes to the upstream from the guard's address."""

@@ -30,8 +30,8 @@ class Token(NamedTuple):
 class FlowTokens:
     """Writes and reads tokens; both ways remembered in bounded maps, since signing costs more than a packet's receive.
 
-    Payload: listener id (1), upstream id (2), port (2), on stream listeners connection number (4), address (4 or 16). On a
-    wildcard bind the local address (4 or 16) follows.
+    Payload: listener id (1), upstream id (2, left out when there is none), port (2), on stream listeners connection number
+    (4), address (4 or 16). On a wildcard bind the local address (4 or 16) follows.
     """
 
     __slots__ = ("_keyring", "_listeners", "_read", "_written")
@@ -48,7 +48,7 @@ class FlowTokens:
         if known is not None:
             return known
         listener = flow.listener
-        payload = bytes((listener.id,)) + upstream + flow.remote[1].to_bytes(2)
+        payload = bytes((listener.id,)) + (b"" if upstream == NO_UPSTREAM else upstream) + flow.remote[1].to_bytes(2)
         if listener.transport != "udp":
             payload += (flow.stream & 0xFFFFFFFF).to_bytes(_STREAM_BYTES)
         payload += ip_address(_unscoped(flow.remote[0])).packed
@@ -78,8 +78,11 @@ class FlowTokens:
         listener = self._listeners.get(payload[0]) if len(payload) >= 5 else None
         if listener is None:
             return None
-        upstream, port = payload[1:3], int.from_bytes(payload[3:5])
-        addresses, stream = payload[5:], 0
+        upstream, rest = NO_UPSTREAM, payload[1:]
+        # Addresses and connection number are multiples of four bytes, the port is two: two more are an upstream's.
+        if len(rest) % 4 == 0:
+            upstream, rest = rest[:2], rest[2:]
+        port, addresses, stream = int.from_bytes(rest[:2]), rest[2:], 0
         if listener.transport != "udp":
             stream, addresses = int.from_bytes(addresses[:_STREAM_BYTES]), addresses[_STREAM_BYTES:]
         local = ""
