@@ -136,7 +136,9 @@ def test_mutated_messages(data: bytes) -> None:
     head = everything(data)
     assert head.method == request_method(data)
     assert 0 <= head.body_offset <= len(head.data)
+    if head.problem is None:
+        assert b"\r" not in head.data[: head.body_offset].replace(b"\r\n", b"")
+        assert head.top_via is not None
     if head.problem is None and head.method not in (None, "ACK"):
         assert head.answerable
         assert head.cseq_number is not None
-        assert head.top_via is not None

@@ -26,6 +26,7 @@ CSEQ_MAX = 2**31 - 1
 MAX_FORWARDS_MAX = 255
 _DIGITS_MAX = 10  # enough for 2**32; also keeps int() away from digit strings made to be slow
 _SMALL = {b"%d" % number: number for number in range(2048)}
+_AS_WRITTEN = {b" %d\r" % number: number for number in range(2048)}  # after the colon of the usual line
 _STATUS = {b"%d" % code: code for code in range(100, 700)}
 _WHITE = (b" ", b"\t")
 
@@ -52,8 +53,10 @@ class Head:
         "_problem",
         "_rest_at",
         "_start_ok",
+        "_to_tag",
         "_top",
         "_unjudged",
+        "_untagged",
         "_untopped",
         "body_offset",
         "call_id",
@@ -100,6 +103,8 @@ class Head:
     _more: list[tuple[int, int]]
     _ended: bool
     _start_ok: bool
+    _to_tag: bytes | None
+    _untagged: bool
     _top: Via | None
     _untopped: bool
     _problem: str | None
@@ -125,8 +130,14 @@ class Head:
 
     @property
     def to_tag(self) -> bytes | None:
-        """The To tag; None when there is none: the request is in no dialog and an answer must add one (RFC 3261 8.2.6.2)."""
-        return None if self.to is None else header_tag(self.to)
+        """The To tag; None when there is none: the request is in no dialog and an answer must add one (RFC 3261 8.2.6.2).
+
+        Read once.
+        """
+        if self._untagged:
+            self._untagged = False
+            self._to_tag = None if self.to is None else header_tag(self.to)
+        return self._to_tag
 
     @property
     def problem(self) -> str | None:
@@ -206,7 +217,7 @@ def _read_lines(head: Head, lines: list[bytes], names: dict[bytes, int], physica
                 values[kind] = value
     head._at = at
     head._more = more
-    head._untopped = head._unjudged = True
+    head._untopped = head._unjudged = head._untagged = True
     _read_start(head, lines[0])
     _read_values(head, values)
     if more:
@@ -227,13 +238,23 @@ def _read_values(head: Head, values: list[bytes | None]) -> None:
         head.cseq = cseq.strip()
         words = cseq.split()
         if len(words) == 2:
-            number = read_number(words[0])
+            number = _SMALL.get(words[0])
+            if number is None:
+                number = read_number(words[0])
             if number is not None and number <= CSEQ_MAX:
                 head.cseq_number = number
                 head.cseq_method = words[1]
-    number = None if hops is None else read_number(hops.strip())
-    head.max_forwards = number if number is None or number <= MAX_FORWARDS_MAX else None
-    head.content_length = None if length is None else read_number(length.strip())
+    head.max_forwards = None
+    if hops is not None:
+        number = _AS_WRITTEN.get(hops)
+        if number is None:
+            number = read_number(hops.strip())
+        if number is not None and number <= MAX_FORWARDS_MAX:
+            head.max_forwards = number
+    head.content_length = None
+    if length is not None:
+        number = _AS_WRITTEN.get(length)
+        head.content_length = read_number(length.strip()) if number is None else number
 
 
 def _read_list(value: bytes) -> list[bytes]:
@@ -256,8 +277,8 @@ def _read_further(head: Head, more: list[tuple[int, int]], values: list[bytes]) 
 def _read_start(head: Head, line: bytes) -> None:
     head.status = 0
     head._start_ok = True
-    words = line.rstrip(b"\r").split(b" ")
-    if len(words) == 3 and words[1] and words[2] == b"SIP/2.0":
+    words = line.split(b" ")
+    if len(words) == 3 and words[1] and words[2] == b"SIP/2.0\r":
         method = METHODS.get(words[0])
         if method is not None:
             head.method = method
@@ -267,6 +288,7 @@ def _read_start(head: Head, line: bytes) -> None:
     head.method = None
     head.uri = b""
     head.version = b""
+    words = line.rstrip(b"\r").split(b" ")
     if words[0] == b"SIP/2.0" or is_response(line):
         head.version = words[0]
         head.status = _STATUS.get(words[1], 0) if len(words) > 1 else 0

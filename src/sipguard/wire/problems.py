@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sipguard.wire.names import CALL_ID, CONTENT_LENGTH, CSEQ, FROM, MAX_FORWARDS, TO
@@ -45,6 +46,7 @@ body-short: fewer bytes than Content-Length says (18.3); on a stream the framer 
 no-end: the empty line after the header is missing.
 """
 
+_BARE_CR = re.compile(rb"\r[^\n]")
 _SINGLE = (FROM, TO, CALL_ID, CSEQ, MAX_FORWARDS)
 
 
@@ -62,7 +64,7 @@ def judge(head: Head) -> str | None:
     if head.version != b"SIP/2.0" and head.version.upper() != b"SIP/2.0":
         return "version"
     data = head.data
-    if data.count(b"\r", 0, head.body_offset) != data.count(b"\r\n", 0, head.body_offset):
+    if _BARE_CR.search(data, 0, head.body_offset) is not None:
         return "bare-cr"
     if not head.vias:
         return "no-via"

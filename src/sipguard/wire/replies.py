@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from sipguard.wire.edits import mark_via
 from sipguard.wire.head import Head
-from sipguard.wire.lists import header_tag
 
 _START_LINES_MAX = 64  # keyed by our own statuses and reasons, never by the network
 _start_lines: dict[tuple[int, bytes], bytes] = {}
@@ -44,7 +43,7 @@ def reply(
     if len(vias) > 1:
         via = b"\nVia: ".join([via, *vias[1:]])
     start = _start_lines.get((status, reason)) or _start_line(status, reason)
-    tag = b";tag=" + to_tag if to_tag is not None and header_tag(to) is None else b""
+    tag = b";tag=" + to_tag if to_tag is not None and head.to_tag is None else b""
     text = b"".join(
         (start, b"\nVia: ", via, b"\nFrom: ", from_, b"\nTo: ", to, tag, b"\nCall-ID: ", call_id, b"\nCSeq: ", cseq)
     )
