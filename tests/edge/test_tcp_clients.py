@@ -313,7 +313,8 @@ def test_a_client_that_does_not_read_our_answers_is_not_read_any_more_until_it_d
 ) -> None:
     """Backpressure: what it can make us keep is bounded, and nothing of it is lost."""
     with StreamPeer.connect(guard.address("tcp"), receive_buffer=4096) as deaf:
-        question = tcp(max_forwards=0)
+        # Long, and so is its answer: fewer messages fill the same buffers.
+        question = tcp(max_forwards=0, branch="z9hG4bK" + "x" * 2000)
         sent = deaf.send_until_full(question, LIMIT_BYTES)
         assert sent < LIMIT_BYTES
         # One answer is at most 200 bytes longer than its question, and one chunk may be read beyond the mark.

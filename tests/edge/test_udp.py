@@ -312,7 +312,9 @@ def test_hostile_bytes_raise_nothing(start: Start, client: UdpPeer, server: UdpP
 
 def _accounted(status: dict[str, Any]) -> int:
     """Datagrams from outside that found a counter. A response that leads nowhere is among the discards too."""
-    discards = sum(n for reason, n in status["discards"].items() if not reason.startswith(("inside-", "response-")))
+    discards: int = sum(
+        n for reason, n in status["discards"].items() if not reason.startswith(("inside-", "response-"))
+    )
     requests: int = sum(status["requests"].values())
     others: int = status["responses"]["outside"] + status["absorbed"]
     return requests + discards + others

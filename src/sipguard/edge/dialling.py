@@ -23,6 +23,9 @@ RETRY_NS = 1_000_000_000
 #: Bytes that may wait for one connection being made.
 MAX_WAITING_BYTES = 262_144
 
+#: From so many on, those who send more are not read until the connection is made, or is not.
+HOLD_BYTES = 65_536
+
 #: Targets remembered at once (connections, attempts, failures).
 MAX_TARGETS = 10_000
 
@@ -31,15 +34,34 @@ Target = tuple[int, SocketAddress, int]
 
 
 class Dial:
-    """One target: a connection, or what waits for it, or when it may be tried again."""
+    """One target: a connection, or what (and who) waits for it, or when it may be tried again."""
 
-    __slots__ = ("connection", "not_before_ns", "waiting", "waiting_bytes")
+    __slots__ = ("connection", "held", "not_before_ns", "waiting", "waiting_bytes")
 
     def __init__(self) -> None:
         self.connection: StreamConnection | None = None
         self.waiting: list[Send] = []
         self.waiting_bytes = 0
+        self.held: set[StreamConnection] = set()
         self.not_before_ns = 0
+
+    def add(self, action: Send, origin: StreamConnection | None) -> None:
+        """One more action that waits."""
+        self.waiting.append(action)
+        self.waiting_bytes += len(action.data)
+        # An upstream is never held: its connection carries other clients' messages too.
+        if self.waiting_bytes < HOLD_BYTES or origin is None or origin.listener.inside or origin in self.held:
+            return
+        self.held.add(origin)
+        origin.hold()
+
+    def take(self) -> list[Send]:
+        """All that waited; who was held for it is read again."""
+        waiting, self.waiting, self.waiting_bytes = self.waiting, [], 0
+        held, self.held = self.held, set()
+        for origin in held:
+            origin.release()
+        return waiting
 
 
 class Dials:
@@ -95,8 +117,7 @@ class Dials:
             self._counters.add("stream-unreachable")
             self._connections.undeliverable(action)
             return
-        dial.waiting.append(action)
-        dial.waiting_bytes += len(action.data)
+        dial.add(action, origin)
         if len(dial.waiting) == 1:
             self.keep(self._loop.create_task(self._make(key, dial, flow.listener)))
 
@@ -126,8 +147,7 @@ class Dials:
             self._failed(dial)
             return
         dial.connection = connection
-        waiting, dial.waiting, dial.waiting_bytes = dial.waiting, [], 0
-        for action in waiting:
+        for action in dial.take():
             if not connection.write(action.data):
                 self._counters.add("stream-full")
                 self._connections.undeliverable(action)
@@ -135,8 +155,7 @@ class Dials:
     def _failed(self, dial: Dial) -> None:
         self._counters.add("stream-connect-failed")
         dial.not_before_ns = time.monotonic_ns() + RETRY_NS
-        waiting, dial.waiting, dial.waiting_bytes = dial.waiting, [], 0
-        for action in waiting:
+        for action in dial.take():
             self._connections.undeliverable(action)
 
     def _forget_failures(self) -> None:

@@ -173,10 +173,14 @@ class StreamConnection(asyncio.BufferedProtocol):
                 self.abort()
             return False
         transport.write(data)
-        if self.listener.inside and not self.writable and origin is not None and origin not in self._waiters:
+        if not self.writable and self.listener.inside and origin is not None and not origin.listener.inside:
+            self._hold_back(origin)
+        return True
+
+    def _hold_back(self, origin: StreamConnection) -> None:
+        if origin not in self._waiters:
             self._waiters.add(origin)
             origin.hold()
-        return True
 
     def hold(self) -> None:
         """One more reason not to read."""
