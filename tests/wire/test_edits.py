@@ -90,6 +90,7 @@ def test_max_forwards_absent() -> None:
         (b"SIP/2.0/UDP h;rport=7;rportx", None, 9, b"SIP/2.0/UDP h;rport=9;rportx"),
         (b"SIP/2.0/UDP h;rportx", None, 9, b"SIP/2.0/UDP h;rportx"),
         (b"SIP/2.0/UDP h;rport;rportx", None, 9, b"SIP/2.0/UDP h;rport=9;rportx"),
+        (b"SIP/2.0/UDP h;rport;branch=1;rport", None, 9, b"SIP/2.0/UDP h;rport=9;branch=1;rport=9"),
         (b"SIP/2.0/UDP h;rport", b"192.0.2.9", None, b"SIP/2.0/UDP h;rport;received=192.0.2.9"),
         (b"SIP/2.0/UDP h;received=bad;x=1", b"192.0.2.9", 9, b"SIP/2.0/UDP h;x=1;received=192.0.2.9"),
         (b"SIP/2.0/UDP h; RECEIVED = bad;x=1", b"192.0.2.9", 9, b"SIP/2.0/UDP h;x=1;received=192.0.2.9"),
