@@ -54,8 +54,9 @@ class Edge:
         self._buffers = {
             e.listener.id: request_receive_buffer(e.sock, settings.receive_buffer_bytes) for e in self._endpoints
         }
+        self._outside = [e for e in self._endpoints if not e.listener.inside]
         self._plane = ListenerDropPlane(
-            [e for e in self._endpoints if not e.listener.inside],
+            self._outside,
             sorted(guard.controller.policy.drop_methods),
             settings.exempt_uris,
             SAMPLE_ONE_IN,
@@ -95,6 +96,8 @@ class Edge:
         self._send[action.flow.listener.id](action)
 
     def _tick(self, now_ns: int) -> None:
+        for endpoint in self._outside:
+            endpoint.look()
         # In this order (DESIGN §3): what the kernel dropped belongs to the window that ends now.
         changes = self._guard.tick(now_ns, self._plane.read())
         self._switch_plane()

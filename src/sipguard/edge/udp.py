@@ -76,6 +76,15 @@ class UdpEndpoint:
         self._taken = self._taken_octets = 0
         return taken
 
+    def look(self) -> None:
+        """Read a batch if nothing was read since the last `take_taken`.
+
+        At the end of a cycle: what overflowed is taken for requests in the proportion of what was read, and after a stall
+        all of it still stands in the buffer (DESIGN §3).
+        """
+        if not self._taken:
+            self.readable()
+
     def readable(self) -> None:
         """Read and handle at most BATCH datagrams."""
         try:
