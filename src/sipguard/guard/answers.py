@@ -7,6 +7,7 @@ from sipguard.guard.keys import Keyring, transaction_of
 from sipguard.guard.refused import RefusedInvites
 from sipguard.guard.settings import GuardSettings
 from sipguard.wire.head import Head
+from sipguard.wire.plain import plain_reply, read_plain
 from sipguard.wire.replies import reply
 from sipguard.wire.values import Via
 
@@ -18,6 +19,9 @@ REASONS = {
     503: b"Service Unavailable",
     505: b"Version Not Supported",
 }
+
+
+_REFUSED = b"SIP/2.0 503 %b\r\n" % REASONS[503]
 
 
 def source_of(flow: Flow, via: Via) -> tuple[bytes | None, int | None]:
@@ -41,12 +45,14 @@ def _identity_of(head: Head, via: Via) -> bytes:
 class Answers:
     """Builds the answers and recognises the ACKs they cause."""
 
-    __slots__ = ("_keyring", "_refused", "_settings")
+    __slots__ = ("_keyring", "_refused", "_settings", "_tail")
 
     def __init__(self, settings: GuardSettings, keyring: Keyring, refused: RefusedInvites) -> None:
         self._settings = settings
         self._keyring = keyring
         self._refused = refused
+        server = b"" if settings.server is None else b"Server: %b\r\n" % settings.server
+        self._tail = server + b"Content-Length: 0\r\n\r\n"
 
     def answer(self, head: Head, status: int, flow: Flow, now_ns: int, *, extra: bytes = b"") -> Send | None:
         """A response on the flow the request came on; None when none can be built or none may be (ACK)."""
@@ -74,6 +80,23 @@ class Answers:
         )
         return Send(data, flow)
 
+    def refuse_plain(self, data: bytes, method: str, flow: Flow) -> Send | None:
+        """503 to a plain request from outside (`wire.plain`), the same as `answer` gives; None: go the long way."""
+        plain = read_plain(data)
+        if plain is None or method == "ACK":
+            return None
+        sent_by, asks, branch, call_id, number = plain[5:]
+        # As `transaction_of` names it, since the ACK is read the long way.
+        tag = self._keyring.current.tag(b"\0".join((branch, sent_by, call_id, number)))
+        host, port = flow.remote[0], flow.remote[1]
+        source = host.encode()
+        text = b"[%b]" % source if b":" in source else source
+        known = not asks and sent_by.startswith(text) and sent_by[len(text) : len(text) + 1] in (b"", b":")
+        tail = self._tail
+        if method in self._settings.retry_after_methods and len(plain[0]) == 1 and self._settings.retry_after_s:
+            tail = b"Retry-After: %d\r\n%b" % (self._spread(tag), tail)
+        return Send(plain_reply(plain, _REFUSED, tag, None if known else source, port, tail), flow)
+
     def is_own_ack(self, head: Head, now_ns: int) -> bool:
         """Whether this ACK answers a final response of the guard: by our To tag, else by memory (SPEC M2)."""
         via = head.top_via
@@ -85,8 +108,12 @@ class Answers:
 
     def _retry_after(self, head: Head, tag: bytes) -> int | None:
         """Seconds, spread over the range by the tag's hash: each client its own, each copy of a request the same."""
-        span = self._settings.retry_after_s
-        if span is None or head.method not in self._settings.retry_after_methods or len(head.vias) != 1:
+        settings = self._settings
+        if settings.retry_after_s is None or head.method not in settings.retry_after_methods or len(head.vias) != 1:
             return None
-        low, high = span
+        return self._spread(tag)
+
+    def _spread(self, tag: bytes) -> int:
+        assert self._settings.retry_after_s is not None
+        low, high = self._settings.retry_after_s
         return low + int.from_bytes(tag[:4]) % (high - low + 1)

@@ -156,12 +156,15 @@ class Guard:
             self.counters.outcomes.add("stream-drop-refused")
             return self._refuse(read_head(data, self._extra), flow, now_ns)
         self._budget_in += len(data)
-        if head is None:
-            head = read_head(data, self._extra)
         if verdict is _REJECT:
             if self.controller.state is _NORMAL:
                 self.counters.lcps_refused += 1
-            return self._refuse(head, flow, now_ns)
+            return self._within_budget(
+                self._answers.refuse_plain(data, method, flow)
+                or self._answers.answer(read_head(data, self._extra), 503, flow, now_ns)
+            )
+        if head is None:
+            head = read_head(data, self._extra)
         if self._checks:
             found = self._check(head, flow, now_ns)
             if found is not _ALLOW:
@@ -232,8 +235,10 @@ class Guard:
         return None
 
     def _refuse(self, head: Head, flow: Flow, now_ns: int) -> Send | None:
-        """503, unless none can be built or the reply budget is spent; both are counted."""
-        answer = self._answers.answer(head, 503, flow, now_ns)
+        return self._within_budget(self._answers.answer(head, 503, flow, now_ns))
+
+    def _within_budget(self, answer: Send | None) -> Send | None:
+        """A 503, unless none could be built or the reply budget is spent; both are counted."""
         if answer is None:
             self.counters.outcomes.add("unanswerable")
             return None
