@@ -135,6 +135,8 @@ def test_requests_are_allow_plus_reject_plus_drop_always(
         (b"\0\1\0\0\x21\x12\xa4\x42" + bytes(12), "stun"),
         (b"GET / HTTP/1.1\r\n\r\n", "not-sip"),
         (b"\x80\x60" + bytes(40), "not-sip"),
+        (b"\x80\1\0\0\x21\x12\xa4\x42" + bytes(12), "not-sip"),
+        (b"\0\1\0\0\x21\x12\xa4\x43" + bytes(12), "not-sip"),
         (b"INVITE sip:b@c", "not-sip"),
         (b" INVITE sip:b@c SIP/2.0\r\n\r\n", "not-sip"),
     ],
