@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import shutil
@@ -16,6 +17,9 @@ from pathlib import Path
 
 # Below Linux's ephemeral range (32768…), so that no outgoing socket of another process takes a port between choice and use.
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class PeerError(AssertionError):
@@ -59,6 +63,12 @@ def wait_until(ready: Callable[[], bool], timeout_s: float, what: str, *, pause_
         time.sleep(pause_s)
 
 
+def _end_with_the_parent() -> None:
+    """In the child: SIGTERM when the tests' process dies without a teardown (killed by a time limit of CI)."""
+    if hasattr(_LIBC, "prctl"):
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 @dataclass(slots=True)
 class Child:
     """A running child: leader of a session of its own, so that what it forks ends with it."""
@@ -82,6 +92,7 @@ class Child:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_end_with_the_parent,  # noqa: PLW1509 - one call of libc, no thread of ours runs
             )
         return cls(name, process, output)
 
