@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sipguard.core.policy import SHEDDABLE_METHODS
+from sipguard.core.policy import SHEDDABLE_METHODS, Policy
 from sipguard.guard.flows import Send
 from sipguard.guard.guard import Guard
 from sipguard.guard.keys import Key, Keyring
@@ -195,8 +195,6 @@ def test_what_lacks_the_parts_of_an_answer_gets_none_and_goes_nowhere(data: byte
 @pytest.mark.parametrize("state", [A, C])
 def test_an_ack_is_never_answered(state: object) -> None:
     """SPEC V1, RFC 3261 17: neither in a critical state nor for a defect, not even when it stands in refuse_methods."""
-    from sipguard.core.policy import Policy
-
     rig = Rig(policy=Policy(refuse_methods=["ACK", *SHEDDABLE_METHODS]), stream_drop="reject", servers=())
     flows = (rig.client(), rig.client(transport="tcp"))
     defects = (

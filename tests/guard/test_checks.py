@@ -9,7 +9,7 @@ from sipguard.core.verdicts import Verdict
 from sipguard.guard.checks import ADL, CheckChain, NamedCheck
 from sipguard.guard.flows import Flow
 from sipguard.wire.head import Head
-from tests.guard.messages import request, start_line
+from tests.guard.messages import ack_of, request, start_line
 from tests.guard.rig import A, C, N, Rig, total
 
 ALLOW, REJECT, DROP = Verdict.ALLOW, Verdict.REJECT, Verdict.DROP
@@ -108,8 +108,6 @@ def test_a_request_refused_by_lcps_reaches_no_check() -> None:
 
 
 def test_an_absorbed_ack_and_what_comes_from_inside_reach_no_check() -> None:
-    from tests.guard.messages import ack_of
-
     adl = Recorder()
     rig = Rig(checks=chain(adl=adl)).into(A)
     adl.seen.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sipguard.guard.keys import Key, Keyring
 from tests.guard.messages import (
     ack_of,
     body_of,
@@ -16,7 +17,7 @@ from tests.guard.messages import (
     value,
     values,
 )
-from tests.guard.rig import CLIENT6, SERVER6, Rig
+from tests.guard.rig import CLIENT6, OTHER_SECRET, SECRET, SERVER6, Rig
 
 
 def branch_of(data: bytes) -> bytes:
@@ -117,9 +118,6 @@ def test_a_client_of_rfc_2543_without_a_branch_keeps_one_branch_per_transaction(
 
 def test_the_branch_outlives_a_restart_and_hangs_on_the_key() -> None:
     """DESIGN §3: a keyed hash, so a restart breaks nothing; another key gives another branch."""
-    from sipguard.guard.keys import Key, Keyring
-    from tests.guard.rig import OTHER_SECRET, SECRET
-
     rig = Rig()
     before = rig.forwarded(request())
     again = rig.restarted(Keyring(Key(SECRET))).receive(request(), rig.client(), 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sipguard.core.policy import SHEDDABLE_METHODS, Policy
 from sipguard.guard.ports import PlaneReading
 from sipguard.guard.sampling import Samples
-from tests.guard.messages import request
+from tests.guard.messages import ack_of, request
 from tests.guard.rig import MS, A, C, N, Rig, judged, total
 
 
@@ -178,8 +178,6 @@ def test_overflow_counts_in_the_proportion_of_requests_among_the_datagrams_read(
 
 
 def test_an_absorbed_ack_is_a_datagram_but_no_request() -> None:
-    from tests.guard.messages import ack_of
-
     rig = Rig().into(A)
     invite = request()
     ack = ack_of(invite, rig.answered(invite).data)

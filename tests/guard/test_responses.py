@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sipguard.guard.keys import Key, Keyring
 from sipguard.wire.head import read_head
 from tests.guard.messages import request, response_to, start_line, values
-from tests.guard.rig import CLIENT6, SERVER6, Rig, total
+from tests.guard.rig import CLIENT6, SECRET, SERVER6, Rig, total
 
 
 @pytest.mark.parametrize("status", [100, 180, 200, 302, 404, 486, 503, 600])
@@ -88,9 +89,6 @@ def test_a_server_may_answer_from_another_address() -> None:
 
 def test_responses_reach_their_flow_after_a_restart() -> None:
     """DESIGN §3: nothing is remembered, all is in our Via."""
-    from sipguard.guard.keys import Key, Keyring
-    from tests.guard.rig import SECRET
-
     rig = Rig()
     asked = rig.forwarded(request())
     back = rig.restarted(Keyring(Key(SECRET))).receive(response_to(asked.data), rig.server(), 0)

@@ -6,7 +6,7 @@ import pytest
 
 from sipguard.core.policy import Policy
 from sipguard.guard.flows import Flow, Send
-from tests.guard.messages import lines_of, param, request, response_to, start_line, value, values
+from tests.guard.messages import ack_of, lines_of, param, request, response_to, start_line, value, values
 from tests.guard.rig import A, C, Rig, judged, total
 
 TCP = request(transport="TCP", sent_by="client.example.com", via_params=";rport")
@@ -99,8 +99,6 @@ def test_what_cannot_be_answered_is_only_counted(data: bytes) -> None:
 
 def test_the_ack_of_a_broken_invites_400_is_absorbed() -> None:
     """SPEC M2."""
-    from tests.guard.messages import ack_of
-
     rig = Rig()
     client = rig.client(transport="tcp")
     answer = rig.guard.broken(TCP, "body-too-large", client, 0)
@@ -158,8 +156,6 @@ def test_an_undeliverable_response_is_not_answered() -> None:
 
 def test_a_servers_undeliverable_request_is_answered_to_the_server() -> None:
     """A client whose connection is gone; the ACK that follows stays here (SPEC M2)."""
-    from tests.guard.messages import ack_of
-
     rig = Rig()
     client = rig.client(transport="tcp")
     path = values(rig.forwarded(request("REGISTER"), client).data, "Path")[0].decode()
