@@ -76,3 +76,16 @@ def test_register_and_options_are_answered_by_kamailio(bed: Testbed, transport: 
         bed.caller(scenario, kamailio.address, calls=5, rate=50, transport=transport).finish().require_all(5)
     bed.caller("uac_options_flood", kamailio.address, calls=20, rate=200, transport=transport).finish().require_all(20)
     wait_until(lambda: len(kamailio.seen("OPTIONS", call_prefix="call-")) == 25, 3, "all of the flood at Kamailio")
+
+
+def test_the_stateless_roles_forward_and_drop(bed: Testbed) -> None:
+    """RFC 3261 16.11: a forwarded request carries one more Via and its answer comes back; a dropped one leaves nothing."""
+    server = bed.kamailio(bed.callee("uas_call"))
+    forwarder = bed.kamailio(server, role=Role.FORWARD)
+    forwarded = bed.caller("uac_options_probe", forwarder.address, calls=10, rate=100).finish()
+    forwarded.require_all(10)
+    assert len(forwarded.received(200)) == 10
+    assert {s.via_count for s in server.seen("OPTIONS", call_prefix="call-")} == {2}
+    dropped = bed.caller("uac_options_probe", bed.kamailio(role=Role.DROP).address, calls=10, rate=100).finish()
+    dropped.require_all(10)
+    assert [m for m in dropped.messages if not m.sent] == []

@@ -47,8 +47,8 @@ class Testbed:
         """A SIPp that makes `calls` calls to `target`; options as in Sipp.start."""
         return self._sipp(scenario, target=target, calls=calls, transport=transport, **options)
 
-    def kamailio(self, callee: Sipp | None = None, *, role: Role = Role.STATEFUL) -> Kamailio:
-        """A Kamailio in front of `callee`."""
+    def kamailio(self, callee: Sipp | Kamailio | None = None, *, role: Role = Role.STATEFUL) -> Kamailio:
+        """A Kamailio in front of `callee` (of another server, when it forwards)."""
         address = host_port(self.host, callee.port) if callee else ""
         kamailio = Kamailio.start(
             self._new("kamailio"), port=free_port(self.host), role=role, callee=address, host=self.host
