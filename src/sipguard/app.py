@@ -72,6 +72,13 @@ async def _serve(settings: Settings, secrets: Secrets) -> None:
         )
     try:
         assembly = assemble(settings, upstreams)
+        for text in (*warnings(settings), *secrets.warnings):
+            log.warning(text)
+        # What lives from the start lives to the end: the collector need not look at it again. Before the service, whose
+        # origin is the first window's start.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 100)
         await _Service(settings, secrets, assembly, log).run()
     finally:
         if embedded is not None:
@@ -107,25 +114,19 @@ class _Service:
         )
         self._ready = False
         self._last_status: dict[str, Any] = {}
-        for text in (*warnings(settings), *secrets.warnings):
-            log.warning(text)
-        for listener, granted in self._edge.short_buffers():
-            log.warning(
-                f"receive_buffer = {settings.receive_buffer}: the system granted {granted} bytes on {listener!r}; "
-                "raise net.core.rmem_max"
-            )
 
     async def run(self) -> None:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, stop.set)
         admin = self._admin()
-        # What lives from the start lives to the end: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
         self._edge.start()
         self._ready = True
+        for listener, granted in self._edge.short_buffers():
+            self._log.warning(
+                f"receive_buffer = {self._settings.receive_buffer}: the system granted {granted} bytes on {listener!r}; "
+                "raise net.core.rmem_max"
+            )
         try:
             if admin is not None:
                 admin.start()

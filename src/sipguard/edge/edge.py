@@ -112,7 +112,7 @@ class Edge:
     def _switch_plane(self) -> None:
         """The filter as the guard wants it. A switch that failed is tried again at each tick, not at each batch."""
         self._asked = self._guard.drops_in_kernel
-        self._plane.apply(self._asked)
+        self._plane.apply(self._asked, self._guard.controller.rps)
         self._guard.kernel_filters = self._plane.filtering
 
     # -- looking at it ---------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ class PlaneReading(NamedTuple):
 class DropPlane(Protocol):
     """The kernel drop plane. Fails open: what cannot be dropped in the kernel is dropped in the process."""
 
-    def apply(self, wanted: bool) -> None:
-        """Attach or detach the filter on every outside UDP socket; the same again is nothing."""
+    def apply(self, wanted: bool, rps: int) -> None:
+        """Attach or detach the filter on every outside UDP socket; the same again is nothing. rps: the rate it will meet."""
         ...
 
     def read(self) -> list[PlaneReading]:
