@@ -13,6 +13,7 @@ from sipguard.core.verdicts import Verdict
 from sipguard.guard.checks import CheckChain, NamedCheck
 from sipguard.guard.counters import MAX_METHODS, OTHER_METHODS, Counters
 from sipguard.guard.ports import PlaneReading
+from sipguard.wire.problems import PROBLEMS
 from sipguard.wire.scan import KNOWN_METHODS
 from tests.guard.messages import ack_of, request, response_to, status_of
 from tests.guard.rig import MS, SECOND, Rig, judged, total
@@ -71,6 +72,9 @@ def apply(rig: Rig, step: tuple[Any, ...]) -> None:
         rig.guard.tick(rig.now_ns, [PlaneReading(rig.udp, filtered, step[3])])
 
 
+#: The guard's own 400, 505, 483, 200 and 503.
+ENDED = frozenset((*PROBLEMS, "max-forwards", "options", "no-upstream"))
+
 policies = st.sampled_from(
     [Policy(), Policy(enforce=False), Policy(shed="excess"), Policy(drop_methods=["ACK", "BYE"])]
 )
@@ -117,6 +121,8 @@ def test_requests_are_allow_plus_reject_plus_drop_always(
         assert total(counters.requests) == judged(rig.guard)
         assert all(n > 0 for n in counters.requests.values())
         assert controller.rejected >= counters.lcps_refused
+        # DESIGN §5: the guard's own answers are outcomes of allow; what comes from inside has no verdict.
+        assert sum(n for reason, n in counters.outcomes.items() if reason in ENDED) <= controller.allowed
         if not policy.enforce:
             assert (controller.rejected, controller.dropped, counters.kernel_dropped) == (0, 0, 0)
     # Every request is in a cycle, exactly once, and so is what overflowed.

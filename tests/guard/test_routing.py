@@ -165,7 +165,7 @@ def test_from_inside_without_a_usable_next_hop_the_answer_is_502(uri: str, route
     answer = rig.answered(request(uri=uri, routes=routes, sent_by="10.0.0.10:5080"), rig.server())
     assert start_line(answer.data) == b"SIP/2.0 502 Bad Gateway"
     assert answer.flow == rig.server()
-    assert rig.counters.outcomes == {"from-inside": 1, "no-next-hop": 1}
+    assert rig.counters.outcomes == {"from-inside": 1, "inside-no-next-hop": 1}
 
 
 def test_what_goes_out_carries_the_outside_address_and_no_source_header() -> None:

@@ -24,8 +24,9 @@ class Counters:
 
     requests: offered, by method (kernel-dropped ones estimated by method, exact in total). discards: datagrams that are no
     request and lead to nothing, by reason. outcomes: what became of requests the law allowed but the guard itself ended,
-    and of what could not be sent, by reason. checks: requests ended by a named check (SPEC V5). absorbed: ACKs to own
-    finals (SPEC M2). kernel_dropped: exact. overflowed: requests lost in a receive buffer, estimated.
+    and of what could not be sent, by reason; `inside-` before it for a server's requests, which have no verdict. checks:
+    requests ended by a named check (SPEC V5). absorbed: ACKs to own finals (SPEC M2). kernel_dropped: exact. overflowed:
+    requests lost in a receive buffer, estimated.
     """
 
     __slots__ = (

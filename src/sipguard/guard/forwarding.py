@@ -123,10 +123,13 @@ class Forwarder:
         return uri is not None and not uri.user and self._routing.is_own(uri, flow)
 
     def _answer(self, head: Head, status: int, reason: str, flow: Flow, now_ns: int) -> Send | None:
-        self._counters.outcomes.add(reason)
+        # A server's requests are no verdict's: what ends them is kept apart from the outcomes of allow (DESIGN §5).
+        side = "inside-" if flow.listener.inside else ""
+        outcomes = self._counters.outcomes
+        outcomes.add(side + reason)
         sent = self._answers.answer(head, status, flow, now_ns)
         if sent is None:
-            self._counters.outcomes.add("unanswerable")
+            outcomes.add(side + "unanswerable")
         return sent
 
     def _records(self, head: Head) -> bool:
