@@ -1,0 +1,181 @@
+"""The pcapng container: sections in either byte order, any number of interfaces (draft-ietf-opsawg-pcapng)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from sipguard.lab.capture.records import MAX_RECORD, Packet
+from sipguard.lab.capture.source import Source
+
+_SECOND_NS = 1_000_000_000
+_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
+_SECTION_MAGIC = b"\x0a\x0d\x0d\x0a"
+_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
+_END_OF_OPTIONS, _TSRESOL, _TSOFFSET = 0, 9, 14
+#: Blocks of these kinds must fit in memory; others are skipped at any length.
+_MAX_BLOCK = MAX_RECORD + 65536
+#: A file with more is damage: each costs memory.
+_MAX_INTERFACES = 65536
+
+
+class _Interface(NamedTuple):
+    """times: ns = (units * multiplier >> shift) // divisor + offset_ns."""
+
+    link: int
+    snaplen: int
+    multiplier: int
+    divisor: int
+    offset_ns: int
+
+    def time_ns(self, units: int) -> int:
+        return units * self.multiplier // self.divisor + self.offset_ns
+
+
+class _Section:
+    """What holds until the next section: byte order and interfaces."""
+
+    __slots__ = ("enhanced", "interfaces", "old", "order", "word")
+
+    def __init__(self, order: str) -> None:
+        self.order = order
+        self.word = Struct(order + "I").unpack_from
+        self.enhanced = Struct(order + "IIIII").unpack_from
+        self.old = Struct(order + "HHIIII").unpack_from
+        self.interfaces: list[_Interface] = []
+
+
+def is_pcapng(head: bytes) -> bool:
+    """Whether a file that begins so is one of these."""
+    return head[:4] == _SECTION_MAGIC and head[8:12] in _ORDERS
+
+
+def read_pcapng(source: Source) -> Iterator[Packet]:
+    """The packets, in the file's order; what stops it early is in `source.damage`.
+
+    A Simple Packet Block has no time: it gets that of the packet before it.
+    """
+    section = _Section("<")
+    last_ns = 0
+    for kind, block, position, length, offset in _blocks(source):
+        if kind == _ENHANCED and length >= 32:
+            number, high, low, captured, _ = section.enhanced(block, position + 8)
+            if number >= len(section.interfaces) or captured > length - 32:
+                source.spoil(offset, f"a packet block that does not fit (interface {number}, length {captured})")
+                return
+            interface = section.interfaces[number]
+            last_ns = interface.time_ns(high << 32 | low)
+            start = position + 28
+            yield last_ns, interface.link, block[start : start + captured]
+        elif kind == _SECTION:
+            section = _Section(_ORDERS[block[position + 8 : position + 12]])
+        elif kind == _INTERFACE and length >= 20:
+            if len(section.interfaces) >= _MAX_INTERFACES:
+                source.spoil(offset, f"more than {_MAX_INTERFACES} interfaces")
+                return
+            section.interfaces.append(_interface(block[position : position + length], section.order))
+        elif kind in (_SIMPLE, _OLD_PACKET) and length >= (16 if kind == _SIMPLE else 32):
+            found = _rare(kind, block[position : position + length], section, last_ns)
+            if found is None:
+                source.spoil(offset, "a packet block that does not fit")
+                return
+            last_ns = found[0]
+            yield found
+
+
+def _blocks(source: Source) -> Iterator[tuple[int, bytes, int, int, int]]:
+    """Each block: kind, the buffer it is in, its position there, its length, its offset in the content.
+
+    Of a block that is none of ours the buffer may not hold the body.
+    """
+    buffer = b""
+    position = 0
+    word = Struct("<I").unpack_from
+    while True:
+        size = len(buffer)
+        while size - position >= 12:
+            offset = source.offset - size + position
+            if buffer[position : position + 4] == _SECTION_MAGIC:
+                order = _ORDERS.get(buffer[position + 8 : position + 12])
+                if order is None:
+                    source.spoil(offset, "a section header without a byte order")
+                    return
+                word = Struct(order + "I").unpack_from
+            kind = word(buffer, position)[0]
+            length = word(buffer, position + 4)[0]
+            ours = kind in (_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED)
+            if length < 12 or length % 4 or (ours and length > _MAX_BLOCK):
+                source.spoil(offset, f"no block (type {kind:#x}, length {length})")
+                return
+            if length > size - position:
+                if ours:
+                    break
+                buffer, position = _skip(source, length - (size - position)), 0
+                if not buffer:
+                    source.spoil(offset, "cut off within a block")
+                    return
+                size = len(buffer)
+                continue
+            if word(buffer, position + length - 4)[0] != length:
+                source.spoil(offset, f"a block whose two lengths differ (type {kind:#x}, length {length})")
+                return
+            yield kind, buffer, position, length, offset
+            position += length
+        chunk = source.read()
+        if not chunk:
+            if position < size:
+                source.spoil(source.offset - size + position, "cut off within a block")
+            return
+        buffer = buffer[position:] + chunk
+        position = 0
+
+
+def _skip(source: Source, length: int) -> bytes:
+    """Read over `length` bytes; what came after them in the last piece. b"": the content ended."""
+    while chunk := source.read():
+        if len(chunk) > length:
+            return chunk[length:]
+        length -= len(chunk)
+        if not length:
+            return source.read()
+    return b""
+
+
+def _interface(block: bytes, order: str) -> _Interface:
+    """An Interface Description Block: link type, snap length, resolution and offset of its times."""
+    link, _, snaplen = Struct(order + "HHI").unpack_from(block, 8)
+    multiplier, divisor, offset_ns = 1000, 1, 0  # µs unless it says otherwise
+    option = Struct(order + "HH").unpack_from
+    position, end = 16, len(block) - 4
+    while position + 4 <= end:
+        code, length = option(block, position)
+        value = block[position + 4 : min(position + 4 + length, end)]
+        if code == _END_OF_OPTIONS:
+            break
+        if code == _TSRESOL and value:
+            power = value[0] & 0x7F
+            multiplier, divisor = _SECOND_NS, (2 if value[0] & 0x80 else 10) ** power
+            if divisor <= _SECOND_NS and _SECOND_NS % divisor == 0:
+                multiplier, divisor = _SECOND_NS // divisor, 1
+        elif code == _TSOFFSET and len(value) == 8:
+            offset_ns = Struct(order + "q").unpack(value)[0] * _SECOND_NS
+        position += 4 + (length + 3 & ~3)
+    return _Interface(link, snaplen, multiplier, divisor, offset_ns)
+
+
+def _rare(kind: int, block: bytes, section: _Section, last_ns: int) -> Packet | None:
+    """A Simple Packet Block or the obsolete Packet Block; None when it does not fit."""
+    if kind == _SIMPLE:
+        if not section.interfaces:
+            return None
+        interface = section.interfaces[0]
+        captured = min(section.word(block, 8)[0], interface.snaplen or MAX_RECORD)
+        if captured > len(block) - 16:
+            return None
+        return last_ns, interface.link, block[12 : 12 + captured]
+    number, _, high, low, captured, _ = section.old(block, 8)
+    if number >= len(section.interfaces) or captured > len(block) - 32:
+        return None
+    interface = section.interfaces[number]
+    return interface.time_ns(high << 32 | low), interface.link, block[28 : 28 + captured]

@@ -1,0 +1,172 @@
+"""The bytes of a file, compressed or not, in pieces of bounded size, with the place where they stop being good."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable
+from typing import IO, Protocol, cast
+
+from sipguard.lab.capture.records import CaptureError, Damage
+
+#: What is read at once, bytes.
+CHUNK = 1 << 19
+#: How much of a file's beginning tells its kind, bytes.
+PEEK = 512
+
+_GZIP = b"\x1f\x8b"
+# RFC 8878 3.1: a frame; a skippable one, whose first byte is 0x50 … 0x5f.
+_ZSTD_FRAME, _ZSTD_SKIPPABLE = b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"
+
+
+class _Readable(Protocol):
+    """What one call decompresses comes out of it: `read` of more would lose it all at the first bad byte."""
+
+    def read1(self, size: int = -1, /) -> bytes: ...
+
+
+class Source:
+    """A file's content as a stream that never raises while it is read.
+
+    name: for messages. offset: of the content, what was read so far. damage: where and why it ended early, if it did.
+    on_read: called with the position in the file itself (compressed bytes) after each piece.
+    """
+
+    __slots__ = ("_ahead", "_file", "_stream", "damage", "name", "offset", "on_read")
+
+    def __init__(self, file: IO[bytes], name: str, on_read: Callable[[int], None] | None = None) -> None:
+        """Takes over `file`, positioned at its start. Raises CaptureError when what decompresses it is not installed."""
+        self.name = name
+        self.offset = 0
+        self.damage: Damage | None = None
+        self.on_read = on_read
+        self._file = _Counting(file)
+        head = self._file.read(4)
+        raw = _Rejoined(head, self._file)
+        self._stream: _Readable = _decompressed(head, raw, name)
+        self._ahead = b""
+
+    def __repr__(self) -> str:
+        return f"<Source {self.name} at {self.offset}>"
+
+    def peek(self) -> bytes:
+        """The first bytes of the content, up to PEEK, still to be read."""
+        if not self._ahead:
+            self._ahead = self._pull(CHUNK)
+        return self._ahead[:PEEK]
+
+    def read(self) -> bytes:
+        """The next piece; b"" at the end, or where the compressed data is broken (see `damage`)."""
+        data, self._ahead = self._ahead or self._pull(CHUNK), b""
+        self.offset += len(data)
+        if self.on_read is not None:
+            self.on_read(self._file.position)
+        return data
+
+    def spoil(self, offset: int, reason: str) -> None:
+        """The content is no use from `offset` on; the first such place counts."""
+        if self.damage is None:
+            self.damage = Damage(self.name, offset, reason)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _pull(self, size: int) -> bytes:
+        """Up to `size` bytes, whole where there are so many: a pipe gives less at once."""
+        parts: list[bytes] = []
+        while size > 0:
+            try:
+                part = self._stream.read1(size)
+            except (OSError, EOFError, zlib.error) as error:
+                self._spoil_here(parts, str(error))
+                break
+            except Exception as error:
+                # zstandard has an exception of its own and need not be installed.
+                if type(error).__module__.partition(".")[0] not in ("zstd", "zstandard"):
+                    raise
+                self._spoil_here(parts, str(error))
+                break
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _spoil_here(self, parts: list[bytes], reason: str) -> None:
+        self.spoil(self.offset + sum(map(len, parts)), f"the file breaks off or is damaged ({reason})")
+
+
+class TextLines(io.RawIOBase):
+    """A source as a raw binary stream, for text readers."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source = source
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if not self._left:
+            self._left = memoryview(self._source.read())
+        n = min(len(buffer), len(self._left))
+        buffer[:n] = self._left[:n]
+        self._left = self._left[n:]
+        return n
+
+
+# -- inside ------------------------------------------------------------------------------------------------------------
+
+
+class _Counting:
+    """How far the file itself was read: a pipe cannot tell."""
+
+    __slots__ = ("_file", "position")
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.position = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._file.read(size)
+        self.position += len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Rejoined(io.RawIOBase):
+    """The bytes already read, then the rest of the file."""
+
+    def __init__(self, head: bytes, rest: _Counting) -> None:
+        super().__init__()
+        self._head = head
+        self._rest = rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        if self._head:
+            head, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])
+            return head
+        return self._rest.read(size)
+
+    read1 = read
+
+
+def _decompressed(head: bytes, raw: _Rejoined, name: str) -> _Readable:
+    if head[:2] == _GZIP:
+        return gzip.GzipFile(fileobj=raw)
+    if head == _ZSTD_FRAME or (head[1:] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50):
+        try:
+            import zstandard
+        except ImportError:
+            raise CaptureError(f"{name}: zstd needs the package zstandard: pip install 'sipguard[lab]'") from None
+        return zstandard.ZstdDecompressor().stream_reader(
+            cast(IO[bytes], raw), read_size=CHUNK, read_across_frames=True
+        )
+    return raw
