@@ -20,6 +20,7 @@ from sipguard.core.controller import OverloadController
 from sipguard.core.verdicts import Change
 from sipguard.edge.connections import StreamLimits
 from sipguard.edge.edge import Edge, EdgeSettings
+from sipguard.guard.flows import host_port
 from sipguard.guard.guard import Guard
 from sipguard.guard.keys import Key, Keyring
 from sipguard.guard.status import status_of
@@ -166,8 +167,10 @@ class _Service:
                 {
                     "id": upstream.id.hex(),
                     "transport": upstream.transport,
-                    "address": repr(upstream).split(":", 1)[1].rstrip(">"),
+                    "address": host_port(upstream.host, upstream.port).decode(),
                     "weight": upstream.weight,
+                    "sent": self._guard.counters.sent.get(upstream.id, 0),
+                    "refused": self._edge.counters.refused.get((upstream.host, upstream.port), 0),
                 }
                 for upstream in self._assembly.upstreams
             ],

@@ -171,11 +171,11 @@ class UdpEndpoint:
         """Empty the error queue (IP_RECVERR) and count the refusals; while it holds anything the loop would call again."""
         for _ in range(BATCH):
             try:
-                _, ancillary, _, _ = self.sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
+                _, ancillary, _, sent_to = self.sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
             except OSError:
                 return
             if any(_is_icmp(*item) for item in ancillary):
-                self._counters.add("udp-refused")
+                self._counters.add_refused(sent_to[:2])
 
 
 def _errors_as_readable(sock: socket.socket) -> select.epoll:

@@ -41,6 +41,7 @@ class Counters:
         "requests",
         "responses_inside",
         "responses_outside",
+        "sent",
     )
 
     def __init__(self) -> None:
@@ -48,6 +49,7 @@ class Counters:
         self.discards = Tally()
         self.outcomes = Tally()
         self.checks = Tally()
+        self.sent: dict[bytes, int] = {}
         self.absorbed = 0
         self.kernel_dropped = 0
         self.kernel_sampled = 0

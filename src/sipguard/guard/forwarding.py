@@ -81,6 +81,8 @@ class Forwarder:
             insert += stamp.record_routes
         elif head.method == "REGISTER":
             insert += stamp.path
+        sent = self._counters.sent
+        sent[upstream.id] = sent.get(upstream.id, 0) + 1
         received, rport = source_of(flow, via)
         data = forward_request(head, insert + stamp.source, received=received, rport=rport, drop_routes=routes.own)
         return self._sent(data, head, upstream.flow)
