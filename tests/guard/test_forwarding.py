@@ -401,6 +401,23 @@ def test_datagrams_pushed_over_the_mtu_are_counted_and_sent() -> None:
     assert rig.counters.outcomes["over-mtu"] == 1
 
 
+@pytest.mark.parametrize(("size", "counted"), [(1472, 0), (1473, 1)], ids=["fits", "one-over"])
+def test_the_mtu_is_met_to_the_byte(size: int, counted: int) -> None:
+    rig = Rig()
+    added = len(rig.forwarded(request(body=b"x" * 1000)).data) - len(request(body=b"x" * 1000))
+    asked = request(body=b"x" * (size - added - len(request(body=b"x" * 1000)) + 1000))
+    assert len(rig.forwarded(asked).data) == size
+    assert rig.counters.outcomes.get("over-mtu", 0) == counted
+
+
+def test_a_datagram_that_filled_the_mtu_was_pushed_over_it() -> None:
+    rig = Rig()
+    asked = request(body=b"x" * (1472 - len(request(body=b"x" * 1000)) + 1000))
+    assert len(asked) == 1472
+    rig.forwarded(asked)
+    assert rig.counters.outcomes == {"over-mtu": 1}
+
+
 def test_octets_after_the_body_are_not_passed_on() -> None:
     """RFC 3261 18.3: in a datagram they are discarded."""
     asked = request(body=b"12345")
