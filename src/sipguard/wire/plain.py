@@ -17,12 +17,12 @@ PlainRequest = tuple[list[bytes], bytes, bytes, bytes, bytes, bytes, bool, bytes
 Lines come without their CRLF. A bare tuple, since it is made and taken apart once per refused request.
 """
 
-_VIA, _FROM, _TO, _CALL_ID, _CSEQ, _OTHER = range(1, 7)
+_NOT_PLAIN, _VIA, _FROM, _TO, _CALL_ID, _CSEQ = range(6)
 
-# By the first two bytes of a line. Names that a guard reads, in any spelling but the usual one, are not plain: 0.
+# By the first two bytes of a line. Not plain: names that a guard reads, in any spelling but the usual one; a fold; no line.
 _KINDS: Final[dict[bytes, int]] = {b"Vi": _VIA, b"Fr": _FROM, b"To": _TO, b"Ca": _CALL_ID, b"CS": _CSEQ}
 _KINDS.update(
-    (bytes(spelling), 0)
+    (bytes(spelling), _NOT_PLAIN)
     for first, seconds in (
         (b"vV", b"iI: \t"),
         (b"fF", b"rR: \t"),
@@ -33,6 +33,8 @@ _KINDS.update(
     for spelling in product(first, seconds)
     if bytes(spelling) not in _KINDS
 )
+_KINDS.update((bytes(fold), _NOT_PLAIN) for fold in product(b" \t", range(256)))
+_KINDS.update(dict.fromkeys((b"", b" ", b"\t"), _NOT_PLAIN))
 
 # Transport, sent-by, and the parameters in the orders seen nearly always; no received, no maddr, no quotes, no further value.
 _TOP: Final = re.compile(
@@ -58,11 +60,10 @@ def read_plain(data: bytes) -> PlainRequest | None:
     from_ = to = call_id = cseq = b""
     kind_of = _KINDS.get
     for line in lines:
-        kind = kind_of(line[:2], _OTHER)
-        if kind == _OTHER:
-            if line[:1] in _WHITE:
-                return None
-        elif kind == _VIA:
+        kind = kind_of(line[:2])
+        if kind is None:
+            continue
+        if kind == _VIA:
             vias.append(line)
         elif kind == _FROM:
             if from_:
@@ -83,9 +84,6 @@ def read_plain(data: bytes) -> PlainRequest | None:
         elif line[:9] != b"Call-Info":
             return None
     return _parts(vias, from_, to, call_id, cseq)
-
-
-_WHITE: Final = (b" ", b"\t", b"")
 
 
 def _parts(vias: list[bytes], from_: bytes, to: bytes, call_id: bytes, cseq: bytes) -> PlainRequest | None:
