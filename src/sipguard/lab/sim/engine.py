@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -37,12 +38,20 @@ class Site(NamedTuple):
     server: Server
 
 
+class Answer(IntEnum):
+    """What a client may hear. Only the guard's refusals carry a Retry-After."""
+
+    OK = 0
+    GUARD_503 = 1
+    SERVER_503 = 2
+
+
 class Answers(NamedTuple):
-    """Refusals on their way to clients. by_guard: these may carry a Retry-After."""
+    """Answers on their way to clients."""
 
     times_ns: Ints
     ids: Ints
-    by_guard: bool
+    kind: Answer
 
 
 class Arriving(NamedTuple):
@@ -145,51 +154,69 @@ class Simulation:
             self._arrive(slot, parts)
 
     def _take_answers(self, slot: int) -> None:
+        """Answers that reach clients in this slot, in order of time, and what the clients do about them."""
+        parts = self._answers.pop(slot, [])
         before_ns = (slot + 1) * self.slot_ns - self._delay_ns
         for site in self._sites:
             times_ns, ids = site.server.leave(before_ns)
             if len(ids):
-                self._leave(times_ns, ids)
-        for part in self._answers.pop(slot, ()):
-            rows, times_ns = self._heard(part.ids, part.times_ns)
-            if len(rows):
-                self._measure.count(Count.REFUSED, int(np.count_nonzero(self._table.role[rows] == Role.ATTEMPT)))
-                self._end(rows, Outcome.REFUSED, times_ns)
-                self._fail(rows, times_ns, self._retry_after(rows, part.by_guard))
+                parts.append(self._leave(times_ns, ids))
+        if not parts:
+            return
+        times_ns, ids = joined([part.times_ns for part in parts]), joined([part.ids for part in parts])
+        if len(parts) == 1:
+            rows, times_ns, _ = self._heard(ids, times_ns)
+            self._tell(parts[0].kind, rows, times_ns)
+            return
+        order = np.argsort(times_ns, kind="stable")
+        kinds = np.repeat([part.kind for part in parts], [len(part.ids) for part in parts])[order]
+        rows, times_ns, places = self._heard(ids[order], times_ns[order])
+        for kind in Answer:
+            its = kinds[places] == kind
+            self._tell(kind, rows[its], times_ns[its])
 
-    def _leave(self, times_ns: Ints, ids: Ints) -> None:
-        """Requests leave a server: answers to those who hear them."""
+    def _leave(self, times_ns: Ints, ids: Ints) -> Answers:
+        """Requests leave a server; what the network brings of its answers to those who listen."""
         table = self._table
         rows = ids - table.base
         lone = table.role[rows] == Role.LONE
         if lone.any():
             self._end(rows[lone], Outcome.SERVED, times_ns[lone])
             times_ns, ids = times_ns[~lone], ids[~lone]
-        times_ns, ids = self._through(times_ns + self._delay_ns, ids)
-        rows, times_ns = self._heard(ids, times_ns)
+        return Answers(*self._through(times_ns + self._delay_ns, ids), Answer.OK)
+
+    def _tell(self, kind: Answer, rows: Ints, times_ns: Ints) -> None:
+        """These requests have ended by such an answer."""
         if not len(rows):
             return
-        self._end(rows, Outcome.SERVED, times_ns)
+        table = self._table
+        outcome = Outcome.SERVED if kind is Answer.OK else Outcome.REFUSED
+        self._end(rows, outcome, times_ns)
         attempts = table.role[rows] == Role.ATTEMPT
         rows, times_ns = rows[attempts], times_ns[attempts]
+        if outcome is Outcome.REFUSED:
+            self._measure.count(Count.REFUSED, len(rows))
+            self._fail(rows, times_ns, self._retry_after(rows, kind))
+            return
         self._measure.count(Count.SERVED, len(rows))
         self._measure.delays(times_ns - table.wanted_ns[rows])
         for b, its in self._by_population(rows):
             self._agenda.add(b.served(table, rows[its], times_ns[its]))
 
-    def _heard(self, ids: Ints, times_ns: Ints) -> tuple[Ints, Ints]:
-        """Of these answers the ones that someone still waits for, each request's first: rows and times."""
+    def _heard(self, ids: Ints, times_ns: Ints) -> tuple[Ints, Ints, Ints | slice]:
+        """Of these answers the ones that someone still waits for, each request's first: rows, times, places."""
         table = self._table
         rows = ids - table.base
         waits = (table.outcome[rows] == Outcome.LIVE) & (times_ns <= table.deadline_ns[rows])
-        if not waits.all():
-            silent = ~waits & (table.outcome[rows] != Outcome.SERVED)
-            self._measure.count(Count.LATE, int(np.count_nonzero(silent)))
-            rows, times_ns = rows[waits], times_ns[waits]
         # Two answers to two copies in one slot: written last to first, the first one stands.
-        table.ended_ns[rows[::-1]] = times_ns[::-1]
-        first = table.ended_ns[rows] == times_ns
-        return (rows, times_ns) if first.all() else (rows[first], times_ns[first])
+        live, live_ns = rows[waits], times_ns[waits]
+        table.ended_ns[live[::-1]] = live_ns[::-1]
+        first = waits & (table.ended_ns[rows] == times_ns)
+        if first.all():
+            return rows, times_ns, slice(None)
+        silent = ~waits & (table.outcome[rows] != Outcome.SERVED) & (table.outcome[rows] != Outcome.REFUSED)
+        self._measure.count(Count.LATE, int(np.count_nonzero(silent)))
+        return rows[first], times_ns[first], np.flatnonzero(first)
 
     def _time_out(self, ids: Ints, times_ns: Ints) -> None:
         rows = ids - self._table.base
@@ -300,7 +327,7 @@ class Simulation:
             counts = np.bincount(verdicts, minlength=3).tolist()
             if counts[REJECT]:
                 refused = verdicts == REJECT
-                self._refuse(slot, times_ns[refused], ids[refused], by_guard=True)
+                self._refuse(slot, times_ns[refused], ids[refused], Answer.GUARD_503)
                 self._measure.count(Count.REJECTED, counts[REJECT])
             if counts[DROP]:
                 self._lose(ids[verdicts == DROP], Outcome.DROPPED, slot)
@@ -327,16 +354,16 @@ class Simulation:
         times_ns, ids = times_ns[full], ids[full]
         if server.spec.full == "refuse":
             answers = server.up_at(times_ns) & (table.method[ids - table.base] != ACK)
-            self._refuse(slot, times_ns[answers], ids[answers], by_guard=False)
+            self._refuse(slot, times_ns[answers], ids[answers], Answer.SERVER_503)
             ids = ids[~answers]
         self._lose(ids, Outcome.LOST, slot)
 
-    def _refuse(self, slot: int, times_ns: Ints, ids: Ints, *, by_guard: bool) -> None:
+    def _refuse(self, slot: int, times_ns: Ints, ids: Ints, kind: Answer) -> None:
         """A 503 to each (ACK never comes here); who hears no answer is refused all the same."""
         self._lose(ids, Outcome.REFUSED, slot)
         hears = self._table.role[ids - self._table.base] != Role.LONE
         times_ns, ids = self._through((times_ns + self._delay_ns)[hears], ids[hears])
-        self._answers.setdefault(slot + self._delay_slots, []).append(Answers(times_ns, ids, by_guard))
+        self._answers.setdefault(slot + self._delay_slots, []).append(Answers(times_ns, ids, kind))
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -354,11 +381,11 @@ class Simulation:
         found = np.flatnonzero(np.bincount(populations)).tolist()
         return [(self._behaviours[number], np.flatnonzero(populations == number)) for number in found]
 
-    def _retry_after(self, rows: Ints, by_guard: bool) -> Ints:
+    def _retry_after(self, rows: Ints, kind: Answer) -> Ints:
         """The Retry-After each of these refusals carries, ns; 0: none."""
         guard = self.scenario.guard
         said = self._retries[self._table.method[rows]]
-        if not by_guard or guard is None or guard.retry_after_s is None or not said.any():
+        if kind is not Answer.GUARD_503 or guard is None or guard.retry_after_s is None or not said.any():
             return np.zeros(len(rows), np.int64)
         low_s, high_s = guard.retry_after_s
         # Whole seconds (RFC 3261 20.33).
