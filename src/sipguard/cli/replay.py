@@ -1,10 +1,11 @@
-"""`sipguard replay`: the law on recorded events, as it would have judged them live."""
+"""`sipguard replay`: the law on recorded traffic, as it would have judged it live."""
 
 from __future__ import annotations
 
 import csv
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -12,15 +13,33 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from sipguard.cli import options
-from sipguard.manage.config import Problem, SettingsError, load_settings
+from sipguard.cli import replay_asked as asked
+from sipguard.manage.config import Problem, Settings, SettingsError
 
 if TYPE_CHECKING:
-    from sipguard.core.verdicts import Change
-    from sipguard.lab.replay import Judged, Replay
+    from sipguard.lab.capture.files import Input
+    from sipguard.lab.condition import Condition
+    from sipguard.lab.feed import CaptureOptions, Fed
+    from sipguard.lab.study import Study
 
-#: Changes of state the summary shows; a file may hold any number.
-MAX_SHOWN = 50
-EXAMPLE = "Example: sipguard replay events.csv --ticks t.csv --verdicts v.csv --until 60000 --lc 100 --tr 200"
+EXAMPLE = "Example: sipguard replay trunk.pcapng --to 192.0.2.10:5060 --lc 100,200,400 --html report.html --fail-if 'dropped>0'"
+#: Writes a row.
+_Rows = Callable[[Iterable[object]], None]
+_SEVERAL = "several with commas are compared side by side"
+_LAW, _INPUT, _OUTPUT = options.LAW, "Captures", "Output"
+
+
+def _law_option(what: str, default: str) -> object:
+    return typer.Option(help=f"{what}; {_SEVERAL}. (default: {default})", metavar="VALUE[,…]", rich_help_panel=_LAW)
+
+
+Lc = Annotated[str | None, _law_option("Level Critical, 1 … 10000 requests/s", "1000")]
+Lcdm = Annotated[str | None, _law_option("Mode: denial_to_drop, denial_only, drop_only", "denial_to_drop")]
+Lcps = Annotated[str | None, _law_option("Limit Critical Per Second, 1 … 10000 requests/s of growth", "500")]
+Lrc = Annotated[str | None, _law_option("Lockdown Relax Coefficient, 1 … 100 cycles of TR", "15")]
+Pc = Annotated[str | None, _law_option("Patience Time Coefficient, 1 … 10000 cycles of TR", "50")]
+Tr = Annotated[str | None, _law_option("Time Request (sampling period), 100 … 1000 ms", "200")]
+Shed = Annotated[str | None, _law_option("all (everything sheddable) or excess (only what is beyond LC)", "all")]
 
 
 def register(app: typer.Typer) -> None:
@@ -29,8 +48,12 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    events: Annotated[
-        str, typer.Argument(help="CSV: time_ms,method and, if wanted, count; - is standard input.", metavar="INPUT.csv")
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="pcap, pcapng, CSV (time_ms,method[,count]) or JSONL, plain or in gzip or zstd; - is standard input.",
+            metavar="FILE…",
+        ),
     ],
     ticks: Annotated[
         str | None,
@@ -39,100 +62,175 @@ def replay(
     verdicts: Annotated[
         str | None,
         typer.Option(
-            help="Write time_ms,method,allow,reject,drop, a row per input row; - is standard output.", metavar="CSV"
+            help="Write time_ms,method,allow,reject,drop, a row per request or input row; - is standard output.",
+            metavar="CSV",
         ),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(help="Close every window that ends by then, after the last event.", metavar="MS")
+        str | None,
+        typer.Option(help="Close every window that ends by then. (captures: the last packet's time)", metavar="MS"),
     ] = None,
+    json_file: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            help="Write the result for machines; - is standard output.",
+            rich_help_panel=_OUTPUT,
+            metavar="FILE",
+        ),
+    ] = None,
+    html: Annotated[
+        str | None, typer.Option(help="Write a report in one file.", rich_help_panel=_OUTPUT, metavar="FILE")
+    ] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(help="Draw the run, as .png or .svg.", rich_help_panel=_OUTPUT, metavar="FILE"),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Exit 1 when it holds for the first set of parameters, as 'refused>0'; may be repeated.",
+            rich_help_panel=_OUTPUT,
+            metavar="CONDITION",
+        ),
+    ] = None,
+    ports: Annotated[
+        list[str] | None,
+        typer.Option(help="UDP and TCP ports to look at. (default: all)", rich_help_panel=_INPUT, metavar="PORTS"),
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Count only what is sent to these servers. (default: to any)",
+            rich_help_panel=_INPUT,
+            metavar="IP[:PORT]",
+        ),
+    ] = None,
+    at_guard: Annotated[
+        bool,
+        typer.Option(
+            "--at-guard", help="Taken at a guard: ACKs to the 503s in it do not count.", rich_help_panel=_INPUT
+        ),
+    ] = False,
+    origin: Annotated[
+        str,
+        typer.Option(
+            help="Where windows and seconds begin: the first packet, its whole second, a Unix time.",
+            rich_help_panel=_INPUT,
+            metavar="first|second|TIME",
+        ),
+    ] = "first",
     config: options.Config = None,
-    lc: options.Lc = None,
-    lcdm: options.Lcdm = None,
-    lcps: options.Lcps = None,
-    lrc: options.Lrc = None,
-    pc: options.Pc = None,
-    tr: options.Tr = None,
-    shed: options.Shed = None,
+    lc: Lc = None,
+    lcdm: Lcdm = None,
+    lcps: Lcps = None,
+    lrc: Lrc = None,
+    pc: Pc = None,
+    tr: Tr = None,
+    shed: Shed = None,
     shadow: options.Shadow = None,
     refuse_methods: options.RefuseMethods = None,
     drop_methods: options.DropMethods = None,
 ) -> None:
-    """Feed recorded events to the law and write its cycles and verdicts; without an output file, a summary.
+    """Feed recorded traffic to the law: what it would have refused and dropped, when, and of whom.
 
-    The first row that cannot be used ends it with its line number (exit 2); what came before stands in the files.
+    The requests are those of the recording: clients that would have given up or come again are not in it. A damaged capture
+    is used as far as it can be read, and the place told. The first row of events that cannot be used ends it with its line
+    number (exit 2); what came before stands in the files.
     """
-    from sipguard.lab.replay import TIME_FORM, Replay, RowError, parse_ms, read_events
-
-    law = {"lc": lc, "lcdm": lcdm, "lcps": lcps, "lrc": lrc, "pc": pc, "tr": tr, "shed": shed, "shadow": shadow}
-    methods = {"refuse_methods": options.names(refuse_methods), "drop_methods": options.names(drop_methods)}
-    settings = load_settings(config, {**law, **methods})
-    until_ns = None if until is None else parse_ms(until)
-    if until is not None and until_ns is None:
-        raise SettingsError((Problem("until", until, TIME_FORM, by_flag=True),))
-    _check_files(events, ticks, verdicts)
-    run = Replay(settings.parameters, settings.policy)
-    with ExitStack() as files:
-        source = files.enter_context(_reading(events))
-        outputs = [
-            None if name is None else files.enter_context(_writing(key, name))
-            for key, name in (("ticks", ticks), ("verdicts", verdicts))
-        ]
-        try:
-            changes = _write(run, run.run(read_events(source)), outputs, until_ns)
-        except RowError as error:
-            typer.echo(f"error: {events}: {error}", err=True)
-            raise typer.Exit(2) from None
-    if ticks is None and verdicts is None:
-        _print_summary(run, changes)
+    outputs = asked.Outputs(ticks, verdicts, json_file, html, picture)
+    law = {"lc": lc, "lcdm": lcdm, "lcps": lcps, "lrc": lrc, "pc": pc, "tr": tr, "shed": shed}
+    fixed = {
+        "shadow": shadow,
+        "refuse_methods": options.names(refuse_methods),
+        "drop_methods": options.names(drop_methods),
+    }
+    settings = asked.sets(config, law, fixed)
+    reading = asked.reading(settings[0], options.names(ports), options.names(to), at_guard, origin)
+    until_ns, conditions = asked.until(until), asked.conditions(fail_if or [])
+    asked.check_files(files, outputs)
+    with ExitStack() as opened:
+        fed = _run(files, settings, reading, until_ns, outputs, opened)
+    code = _tell(fed, outputs, conditions)
+    if code:
+        raise typer.Exit(code)
 
 
-def _write(run: Replay, judged: Iterator[Judged], outputs: list[TextIO | None], until_ns: int | None) -> list[Change]:
-    """Write both files as the events come; the changes of state, as many as the summary needs and one more."""
-    from sipguard.lab.replay import TICK_COLUMNS, VERDICT_COLUMNS, tick_row, verdict_row
-
-    ticks, verdicts = (None if file is None else csv.writer(file, lineterminator="\n") for file in outputs)
-    if ticks is not None:
-        ticks.writerow(TICK_COLUMNS)
-    if verdicts is not None:
-        verdicts.writerow(VERDICT_COLUMNS)
-    changes: list[Change] = []
-    for event in judged:
-        if ticks is not None:
-            ticks.writerows(map(tick_row, event.cycles))
-        if verdicts is not None:
-            verdicts.writerow(verdict_row(event))
-        changes += run.changes()[: MAX_SHOWN + 1 - len(changes)]
-    if until_ns is not None:
-        cycles = run.advance(until_ns)
-        if ticks is not None:
-            ticks.writerows(map(tick_row, cycles))
-        changes += run.changes()[: MAX_SHOWN + 1 - len(changes)]
-    return changes
+# -- the run -----------------------------------------------------------------------------------------------------------
 
 
-def _check_files(events: str, ticks: str | None, verdicts: str | None) -> None:
-    """An output that is the input, or the other output, would destroy what it is made from."""
-    problems: list[Problem] = []
-    taken = set() if events == "-" else {Path(events).resolve()}
-    for key, name in (("ticks", ticks), ("verdicts", verdicts)):
-        place = None if name is None else Path("-") if name == "-" else Path(name).resolve()
-        if place in taken:
-            problems.append(Problem(key, name, "a file of its own", by_flag=True))
-        elif place is not None:
-            taken.add(place)
-    if problems:
-        raise SettingsError(tuple(problems))
+def _run(
+    files: Sequence[str],
+    settings: Sequence[Settings],
+    reading: CaptureOptions,
+    until_ns: int | None,
+    outputs: asked.Outputs,
+    opened: ExitStack,
+) -> Fed:
+    """Read everything; rows are written as they come."""
+    from sipguard.lab.capture.records import CaptureError
+    from sipguard.lab.feed import feed
+    from sipguard.lab.progress import progress
+    from sipguard.lab.replay import RowError
 
-
-def _reading(name: str) -> AbstractContextManager[TextIO]:
-    if name == "-":
-        # Read as a file is, whatever the locale says of standard input.
-        name = "/dev/stdin"
+    inputs = [_input(name) for name in files]
+    ticks = _writer("ticks", outputs.ticks, opened)
+    verdicts = _writer("verdicts", outputs.verdicts, opened)
+    sizes = [each.size for each in inputs]
+    on_read = opened.enter_context(progress(None if None in sizes else sum(filter(None, sizes)), "reading"))
+    make = _study_maker(settings, ticks, verdicts)
     try:
-        # Bytes that are no UTF-8 become characters no method has: the row is named, not the codec.
-        return Path(name).open(encoding="utf-8-sig", errors="surrogateescape", newline="")
+        return feed(inputs, make, reading, until_ns, on_read)
+    except RowError as error:
+        typer.echo(f"error: {', '.join(files)}: {error}", err=True)
+    except CaptureError as error:
+        typer.echo(f"error: {error}", err=True)
+    raise typer.Exit(2)
+
+
+def _study_maker(settings: Sequence[Settings], ticks: _Rows | None, verdicts: _Rows | None) -> Callable[[int], Study]:
+    """What makes the study, with the writers at its hooks."""
+    from sipguard.lab.replay import TICK_COLUMNS, VERDICT_COLUMNS, ms_text, tick_row
+    from sipguard.lab.study import Study
+
+    if ticks is not None:
+        ticks(TICK_COLUMNS)
+    if verdicts is not None:
+        verdicts(VERDICT_COLUMNS)
+
+    def make(origin_ns: int) -> Study:
+        study = Study([(each.parameters, each.policy) for each in settings], origin_ns)
+        if ticks is not None:
+            study.main.on_cycle = lambda cycle: ticks(tick_row(cycle))
+        if verdicts is not None:
+            study.on_verdict = lambda at, *rest: verdicts((at if isinstance(at, str) else ms_text(at), *rest))
+        return study
+
+    return make
+
+
+def _writer(key: str, name: str | None, opened: ExitStack) -> _Rows | None:
+    if name is None:
+        return None
+    writer = csv.writer(opened.enter_context(_writing(key, name)), lineterminator="\n")
+
+    def write(row: Iterable[object]) -> None:
+        writer.writerow(row)
+
+    return write
+
+
+def _input(name: str) -> Input:
+    from sipguard.lab.capture.files import Input
+    from sipguard.lab.capture.records import CaptureError
+
+    try:
+        return Input(name)
     except OSError as error:
         raise _unusable("input", name, error) from None
+    except CaptureError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def _writing(key: str, name: str) -> AbstractContextManager[TextIO]:
@@ -148,23 +246,65 @@ def _unusable(key: str, name: str, error: OSError) -> SettingsError:
     return SettingsError((Problem(key, name, f"a file that can be opened ({error.strerror})", by_flag=key != "input"),))
 
 
-def _print_summary(run: Replay, changes: list[Change]) -> None:
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition]) -> int:
+    """Everything that is told at the end; the exit code."""
+    from sipguard.lab.outcome import document, metrics_of
+
+    for text in fed.damages:
+        typer.echo(f"warning: {text}", err=True)
+    if outputs.summary:
+        _print_summary(fed)
+    if outputs.json is not None:
+        with _writing("json", outputs.json) as file:
+            json.dump(document(fed.study, fed.about, fed.damages), file, indent=1)
+            file.write("\n")
+    code = _draw(fed, outputs)
+    values = metrics_of(fed.study.main, len(fed.damages))
+    for condition in conditions:
+        if condition.holds(values):
+            typer.echo(f"failed: {condition.text} ({condition.metric} is {values[condition.metric]:g})", err=True)
+            code = 1
+    return code
+
+
+def _draw(fed: Fed, outputs: asked.Outputs) -> int:
+    """The picture and the report; the exit code, 1 when there is none to be had."""
+    from sipguard.lab.html import draw_course, write_html
+    from sipguard.lab.plots import PlotError
+
+    title = "replay of " + ", ".join(Path(name).name for name in _some(fed.about["inputs"]))
+    code = 0
+    for key, name in (("picture", outputs.picture), ("html", outputs.html)):
+        if name is None:
+            continue
+        try:
+            if key == "picture":
+                draw_course(fed.study.main, Path(name), title)
+            else:
+                write_html(fed.study, Path(name), title, fed.facts, fed.damages)
+        except OSError as error:
+            raise _unusable(key, name, error) from None
+        except PlotError as error:
+            typer.echo(f"error: --{key}: {error}", err=True)
+            code = 1
+    return code
+
+
+def _some(names: Sequence[str]) -> Iterator[str]:
+    yield from names[:3]
+    if len(names) > 3:
+        yield f"… ({len(names)} files)"
+
+
+def _print_summary(fed: Fed) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from sipguard.lab.replay import ms_text
+    from sipguard.lab.tables import print_study
 
-    law = run.controller
-    table = Table("at ms", "state", "rps", "patience run", "relax run")
-    table.add_row("0", "normal", "", "", "")
-    for change in changes[:MAX_SHOWN]:
-        runs = (str(change.patience_run), str(change.relax_run))
-        table.add_row(ms_text(change.time_ns), change.after.value, str(change.rps), *runs)
     console = Console()
-    console.print(table)
-    if len(changes) > MAX_SHOWN:
-        console.print(f"(the first {MAX_SHOWN} changes; --ticks writes every cycle)")
-    console.print(f"at the end: {law.state.value}")
-    console.print(f"allow {law.allowed}, reject {law.rejected}, drop {law.dropped}")
-    if not law.policy.enforce:
-        console.print(f"shadow: would reject {law.shadow_rejected}, would drop {law.shadow_dropped}")
+    for name, value in fed.facts[1:]:
+        console.print(f"{name}: {value}", highlight=False)
+    print_study(fed.study, console)

@@ -38,12 +38,16 @@ class RowError(ValueError):
 
 
 class Event(NamedTuple):
-    """So many requests of one method at one instant. time_text: the time as the row spells it, for the row's answer."""
+    """So many requests of one method at one instant.
+
+    time_text: the time as the row spells it, for the row's answer. source: who sent them, as the row says; "" when not.
+    """
 
     time_ns: int
     method: str
     requests: int
     time_text: str
+    source: str = ""
 
 
 class Judged(NamedTuple):
@@ -63,6 +67,11 @@ def parse_ms(text: str) -> int | None:
         return None
     whole, decimals = found.groups()
     return int(whole) * _NS_PER_MS + (int(decimals.ljust(6, "0")) if decimals else 0)
+
+
+def is_method(text: str) -> bool:
+    """Whether it can be a SIP method's name (RFC 3261 25.1 token)."""
+    return _METHOD.fullmatch(text) is not None
 
 
 def read_events(lines: Iterable[str]) -> Iterator[Event]:
@@ -170,7 +179,7 @@ def _event(row: list[str], columns: list[int | None], line: int) -> Event:
     if time_ns is None:
         raise RowError(line, "time_ms", row[time_at][:200], TIME_FORM)
     method = row[method_at]
-    if _METHOD.fullmatch(method) is None:
+    if not is_method(method):
         raise RowError(line, "method", method[:200], METHOD_FORM)
     if count_at is None:
         return Event(time_ns, method, 1, row[time_at])

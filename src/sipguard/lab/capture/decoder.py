@@ -34,7 +34,7 @@ class Decoder:
     setting, bytes of a body on a stream.
     """
 
-    __slots__ = ("_finals", "_fragments", "_ports", "_targets", "streams", "tally")
+    __slots__ = ("_finals", "_fragments", "_ports", "_targets", "last_ns", "streams", "tally")
 
     def __init__(
         self,
@@ -45,6 +45,8 @@ class Decoder:
         max_body: int = 65536,
     ) -> None:
         self.tally = Tally()
+        #: The last packet's time, when all have been read.
+        self.last_ns = 0
         self.streams = TcpStreams(max_body)
         self._fragments = Reassembler()
         self._ports = ports
@@ -93,6 +95,7 @@ class Decoder:
                         tally.cut += 1
                     continue
             yield from self._packet(now_ns, data, offset, 0)
+        self.last_ns = now_ns
         for key, message in self.streams.finish(now_ns):
             yield from self._message(now_ns, message, "tcp", key[0], key[2:], key[1])
 
