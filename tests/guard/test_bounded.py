@@ -55,7 +55,8 @@ def test_spoofed_sources_do_not_grow_what_is_kept_per_flow() -> None:
     stamps = Stamps(rig.settings, tokens, cap=CAP)
     server = rig.servers[0]
     for number in range(SPOOFED):
-        stamps.inward(Flow(rig.udp, source(number)), server)
+        flow = Flow(rig.udp, source(number))
+        stamps.inward(flow, flow, server)
     assert len(stamps._inward) == CAP
     assert len(tokens._written) == CAP
     # What was evicted is made anew, the same; what is read back is bounded too.

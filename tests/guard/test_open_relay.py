@@ -46,8 +46,13 @@ class Harvest:
         self.via_out = values(out.data, "Via")[0].decode()
 
 
-def expected_from_outside(rig: Rig, flow: Flow, action: Send) -> bool:
-    return action.flow == flow or action.flow in {server.flow for server in rig.servers}
+def expected_from_outside(rig: Rig, flow: Flow, action: Send, sent_by: str, asks: bool) -> bool:
+    """To an upstream, or back: to the port it came from or, where RFC 3261 18.2.2 says so, the one in its Via."""
+    host, _, port = sent_by.rpartition(":")
+    back = flow
+    if not asks and host == flow.remote[0] and flow.listener.transport == "udp":
+        back = flow._replace(remote=(host, int(port)))
+    return action.flow == back or action.flow in {server.flow for server in rig.servers}
 
 
 @settings(max_examples=400, deadline=None)
@@ -95,8 +100,8 @@ def test_a_request_from_outside_reaches_an_upstream_or_its_own_flow(
         transport=transport.upper(),
     )
     action = rig.receive(data, flow)
-    assert action is None or expected_from_outside(rig, flow, action)
-    if action is not None and action.flow != flow:
+    assert action is None or expected_from_outside(rig, flow, action, sent_by, "rport" in via_params)
+    if action is not None and action.flow.listener is not flow.listener:
         # And a stream's request to a stream, a datagram's to a datagram.
         assert action.flow.listener.transport == transport
 

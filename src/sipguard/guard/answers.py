@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sipguard.guard.flows import Flow, Send
+from sipguard.guard.flows import MAX_PORT, SIP_PORT, Flow, Send
 from sipguard.guard.keys import Keyring, transaction_of
 from sipguard.guard.refused import RefusedInvites
 from sipguard.guard.settings import GuardSettings
@@ -37,6 +37,25 @@ def source_of(flow: Flow, via: Via) -> tuple[bytes | None, int | None]:
     return text.strip(b"[]"), port if asked else None
 
 
+def back_to(flow: Flow, host: bytes, port: int, *, asks: bool) -> Flow:
+    """Where answers and later requests for this client go. On datagrams without rport that is the port in its Via
+    (RFC 3261 18.2.2): some phones send from one port and listen on another.
+
+    host, port: of its top Via; asks: it has rport. A Via host that is not the source tells of a NAT: then only the source
+    port leads back, as if rport had been asked for.
+    """
+    remote = flow.remote
+    if (
+        asks
+        or port == remote[1]
+        or not 0 < port <= MAX_PORT
+        or flow.listener.transport != "udp"
+        or host.strip(b"[]") != remote[0].encode()
+    ):
+        return flow
+    return flow._replace(remote=(remote[0], port, *remote[2:]))
+
+
 def _identity_of(head: Head, via: Via) -> bytes:
     """The transaction of what is answered; answerable without a CSeq number or the like, what the message has must do."""
     return transaction_of(head) or b"%b\0%b" % (via.branch or b"", head.call_id or b"")
@@ -63,10 +82,10 @@ class Answers:
         tag = self._keyring.current.tag(transaction)
         if head.method == "INVITE" and head.to_tag is not None and status >= 300:
             self._refused.remember(transaction, now_ns)
-        if flow.listener.inside:
-            received = rport = None
-        else:
+        received = rport = None
+        if not flow.listener.inside:
             received, rport = source_of(flow, via)
+            flow = back_to(flow, via.host, via.port or SIP_PORT, asks=via.rport is not None)
         data = reply(
             head,
             status,
@@ -91,11 +110,20 @@ class Answers:
         host, port = flow.remote[0], flow.remote[1]
         source = host.encode()
         text = b"[%b]" % source if b":" in source else source
-        known = not asks and sent_by.startswith(text) and sent_by[len(text) : len(text) + 1] in (b"", b":")
+        known = False
+        if not asks and sent_by.startswith(text):
+            rest = sent_by[len(text) :]
+            known = rest[:1] in (b"", b":")
+            if known:
+                flow = back_to(flow, text, int(rest[1:] or SIP_PORT), asks=False)
         tail = self._tail
         if method in self._settings.retry_after_methods and len(plain[0]) == 1 and self._settings.retry_after_s:
             tail = b"Retry-After: %d\r\n%b" % (self._spread(tag), tail)
         return Send(plain_reply(plain, _REFUSED, tag, None if known else source, port, tail), flow)
+
+    def let_through(self, transaction: bytes) -> None:
+        """A copy of an INVITE that was refused before goes on to the server: the ACK is the server's now."""
+        self._refused.forget(transaction)
 
     def is_own_ack(self, head: Head, now_ns: int) -> bool:
         """Whether this ACK answers a final response of the guard: by our To tag, else by memory (SPEC M2)."""

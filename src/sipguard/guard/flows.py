@@ -7,6 +7,10 @@ from typing import Literal, NamedTuple
 
 Transport = Literal["udp", "tcp"]
 
+#: The port of a URI or a Via that names none (RFC 3261 19.1.2, 18.1.1).
+SIP_PORT = 5060
+MAX_PORT = 65535
+
 #: The `host` of a listener that takes packets to any local address.
 WILDCARDS = ("0.0.0.0", "::")
 

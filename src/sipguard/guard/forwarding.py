@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sipguard.guard.answers import Answers, source_of
+from sipguard.guard.answers import Answers, back_to, source_of
 from sipguard.guard.counters import Counters
-from sipguard.guard.flows import Flow, Send
+from sipguard.guard.flows import SIP_PORT, Flow, Send
 from sipguard.guard.keys import Keyring, transaction_of
 from sipguard.guard.routing import OwnRoutes, Routing
 from sipguard.guard.settings import GuardSettings
@@ -75,8 +75,11 @@ class Forwarder:
         via, transaction = head.top_via, transaction_of(head)
         assert via is not None
         assert transaction is not None  # a head without either has a problem, and ended above
-        stamp = self._stamps.inward(flow, upstream)
+        client = back_to(flow, via.host, via.port or SIP_PORT, asks=via.rport is not None)
+        stamp = self._stamps.inward(flow, client, upstream)
         insert = stamp.via_head + self._keyring.current.branch(transaction) + stamp.via_tail
+        if head.method == "INVITE":
+            self._answers.let_through(transaction)
         if self._records(head):
             insert += stamp.record_routes
         elif head.method == "REGISTER":

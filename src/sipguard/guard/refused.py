@@ -28,6 +28,11 @@ class RefusedInvites:
         until_ns = self._until_ns.get(transaction)
         return until_ns is not None and now_ns < until_ns
 
+    def forget(self, transaction: bytes) -> None:
+        """Its ACK, should one come, is not for the guard."""
+        if len(self._until_ns):
+            self._until_ns.remove(transaction)
+
     def forget_old(self, now_ns: int) -> None:
         """Drop what is over; entries lie in the order of their times."""
         while (oldest := self._until_ns.oldest()) is not None and oldest[1] <= now_ns:

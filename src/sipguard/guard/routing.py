@@ -7,12 +7,10 @@ from ipaddress import ip_address
 from math import log
 from typing import NamedTuple
 
-from sipguard.guard.flows import Flow, Listener, SocketAddress, Upstream, host_port
+from sipguard.guard.flows import SIP_PORT, Flow, Listener, SocketAddress, Upstream, host_port
 from sipguard.guard.tokens import PARAMETER, FlowTokens, Token
 from sipguard.wire.head import Head
 from sipguard.wire.values import Uri, read_uri
-
-SIP_PORT = 5060
 
 
 class OwnRoutes(NamedTuple):

@@ -38,12 +38,13 @@ class Stamps:
     def __init__(self, settings: GuardSettings, tokens: FlowTokens, cap: int = 65536) -> None:
         self._settings = settings
         self._tokens = tokens
-        self._inward: BoundedMap[tuple[Flow, Upstream], Stamp] = BoundedMap(cap)
+        self._inward: BoundedMap[tuple[Flow, int, Upstream], Stamp] = BoundedMap(cap)
         self._outward: BoundedMap[tuple[Flow, Flow, bytes], Stamp] = BoundedMap(cap)
 
-    def inward(self, client: Flow, upstream: Upstream) -> Stamp:
-        """For a request from a client to an upstream."""
-        stamp = self._inward.get((client, upstream))
+    def inward(self, source: Flow, client: Flow, upstream: Upstream) -> Stamp:
+        """For a request from a client to an upstream. source: where it came from; client: where the client is reached."""
+        key = (source, client.remote[1], upstream)
+        stamp = self._inward.get(key)
         if stamp is None:
             token = self._tokens.write(client, upstream.id)
             inner, outer = upstream.flow.listener, client.listener
@@ -53,9 +54,9 @@ class Stamps:
                 self._way_back(client),
                 b"Record-Route: %b\r\nRecord-Route: %b\r\n" % (inner_uri, _uri(outer, client.local, b"")),
                 b"Path: %b\r\n" % inner_uri if self._settings.path else b"",
-                self._source(client),
+                self._source(source),
             )
-            self._inward.put((client, upstream), stamp)
+            self._inward.put(key, stamp)
         return stamp
 
     def outward(self, inside: Flow, client: Flow, upstream: bytes) -> Stamp:
