@@ -165,12 +165,11 @@ class Simulation:
             return
         times_ns, ids = joined([part.times_ns for part in parts]), joined([part.ids for part in parts])
         if len(parts) == 1:
-            rows, times_ns, _ = self._heard(ids, times_ns)
-            self._tell(parts[0].kind, rows, times_ns)
+            self._tell(parts[0].kind, *self._heard(ids, times_ns, np.full(len(ids), parts[0].kind))[:2])
             return
         order = np.argsort(times_ns, kind="stable")
         kinds = np.repeat([part.kind for part in parts], [len(part.ids) for part in parts])[order]
-        rows, times_ns, places = self._heard(ids[order], times_ns[order])
+        rows, times_ns, places = self._heard(ids[order], times_ns[order], kinds)
         for kind in Answer:
             its = kinds[places] == kind
             self._tell(kind, rows[its], times_ns[its])
@@ -203,7 +202,7 @@ class Simulation:
         for b, its in self._by_population(rows):
             self._agenda.add(b.served(table, rows[its], times_ns[its]))
 
-    def _heard(self, ids: Ints, times_ns: Ints) -> tuple[Ints, Ints, Ints | slice]:
+    def _heard(self, ids: Ints, times_ns: Ints, kinds: Ints) -> tuple[Ints, Ints, Ints | slice]:
         """Of these answers the ones that someone still waits for, each request's first: rows, times, places."""
         table = self._table
         rows = ids - table.base
@@ -214,8 +213,8 @@ class Simulation:
         first = waits & (table.ended_ns[rows] == times_ns)
         if first.all():
             return rows, times_ns, slice(None)
-        silent = ~waits & (table.outcome[rows] != Outcome.SERVED) & (table.outcome[rows] != Outcome.REFUSED)
-        self._measure.count(Count.LATE, int(np.count_nonzero(silent)))
+        gone = ~waits & (kinds == Answer.OK) & (table.outcome[rows] != Outcome.SERVED)
+        self._measure.count(Count.LATE, int(np.count_nonzero(gone)))
         return rows[first], times_ns[first], np.flatnonzero(first)
 
     def _time_out(self, ids: Ints, times_ns: Ints) -> None:

@@ -126,7 +126,7 @@ def load(name_or_path: str) -> Scenario:
         raise ScenarioError((Problem("scenario", name_or_path, allowed),)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ScenarioError((Problem("scenario", name_or_path, f"a TOML file ({error})"),)) from None
-    return parse(document, path.stem)
+    return parse(document, path.stem if by_path else name_or_path)
 
 
 def parse(document: Mapping[str, Any], name: str) -> Scenario:

@@ -79,6 +79,7 @@ class Server:
 
     def crash(self, now_ns: int, restart: scenario.Restart) -> Ints:
         """It dies now and is away for a while; the ids of the requests lost in it."""
+        self.busy_ns -= max(0, self._free_ns - now_ns)
         self._up_ns = self._free_ns = now_ns + int(restart.away_s * _SECOND_NS)
         self._slow, self._slow_until_ns = restart.slow, self._up_ns + int(restart.slow_s * _SECOND_NS)
         self.life += 1
@@ -94,6 +95,10 @@ class Server:
     def up_at(self, times_ns: Ints) -> Bools:
         """Whether it is there at these times."""
         return times_ns >= self._up_ns
+
+    def busy_by(self, now_ns: int) -> int:
+        """Time at work until then; what is inside will take longer."""
+        return self.busy_ns - max(0, self._free_ns - max(now_ns, self._up_ns))
 
     def oldest(self) -> int | None:
         """The lowest id in it; None when it is empty."""

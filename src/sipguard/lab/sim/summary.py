@@ -26,12 +26,14 @@ class Summary:
     """One run. Requests of floods are in what was offered, refused, dropped and lost, in nothing else.
 
     wanted, served, given_up: calls, refreshes, probes; pending: not decided at the end. goodput: served per second of the
-    storm (of the run when it has no end). capacity_used: of the servers' time. setup_*_s: from wanting to the answer, of
-    those served (waiting for a redial apart); None when nobody was. offered … overflow: messages at the guards, copies
-    included. retransmissions: share of copies in what was offered. wasted: answers that came when the client had given
-    up. timed_out: attempts without an answer. detect_s: from the storm's begin to the guard's first refusal or change of
-    state; None: never, or no guard. recover_s: from the storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state;
-    None: not in this run, or a storm without end. oscillations: times the guard left normal again.
+    storm (of the run when it has no end). capacity_used: of the servers' time. setup_p50_s, setup_p99_s: from wanting to
+    the answer, of those served (waiting for a redial apart); None when nobody was. offered, offered_peak (in one second),
+    refused, dropped, overflow: messages at the guards, copies included. retransmissions: share of copies in what was
+    offered. wasted: answers of servers that came when the client had given up
+    or had a 503 for another copy. timed_out: attempts without an answer. detect_s: from
+    the storm's begin to the guard's first refusal or change of state; None: never, or no guard. recover_s: from the
+    storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state; None: not in this
+    run, or a storm without end. oscillations: how often the guard left normal again.
     """
 
     wanted: int
@@ -68,14 +70,15 @@ def summarise(run: Run) -> Summary:
     p50_s, p99_s = np.percentile(delays_s, (50, 99)).tolist() if len(delays_s) else (None, None)
     begin, end = _storm_bins(scenario, bins.shape[1])
     changes = [change for of_server in run.changes for change in of_server]
-    work_ns = scenario.duration_s * _SECOND_NS * len(run.sites)
+    end_ns = round(scenario.duration_s * _SECOND_NS)
+    work_ns = end_ns * len(run.sites)
     return Summary(
         wanted=totals[Count.WANTED],
         served=totals[Count.SERVED],
         given_up=totals[Count.GIVEN_UP],
         pending=run.pending,
         goodput=float(bins[Count.SERVED, begin:end].sum() / ((end - begin) / _BINS_PER_SECOND)),
-        capacity_used=sum(site.server.busy_ns for site in run.sites) / work_ns,
+        capacity_used=sum(site.server.busy_by(end_ns) for site in run.sites) / work_ns,
         setup_p50_s=p50_s,
         setup_p99_s=p99_s,
         offered=offered,

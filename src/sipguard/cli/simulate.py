@@ -1,0 +1,186 @@
+"""`sipguard simulate`: a storm on virtual time, with and without the guard."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sipguard.cli import options
+from sipguard.manage.config import Problem, SettingsError
+
+if TYPE_CHECKING:
+    from sipguard.lab.sim.compare import Variant
+    from sipguard.lab.sim.scenario import Scenario
+
+#: Where a set-up without numpy is told to look.
+NEEDS_LAB = "simulate needs numpy: pip install 'sipguard[lab]'"
+#: Keys of problems that came by a flag.
+FLAGS = ("compare", "lc", "lcdm", "lcps", "lrc", "pc", "tr", "shed", "shadow", "refuse_methods", "drop_methods")
+
+
+def register(app: typer.Typer) -> None:
+    """Make it a command of `app`."""
+    app.command("simulate", epilog="Example: sipguard simulate steady-2x --compare none,all,excess --out out")(simulate)
+
+
+def simulate(
+    scenario: Annotated[
+        str | None, typer.Argument(help="A shipped scenario by name, or a TOML file.", metavar="NAME|FILE")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="The shipped scenarios and what they show.")] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(help="Policies side by side: none, all, excess, with commas.", metavar="POLICIES"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers: the same seed, the same run.", min=0)] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Write NAME.png, NAME.html and NAME.json there.", metavar="DIRECTORY")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of the table.")] = False,
+    lc: options.Lc = None,
+    lcdm: options.Lcdm = None,
+    lcps: options.Lcps = None,
+    lrc: options.Lrc = None,
+    pc: options.Pc = None,
+    tr: options.Tr = None,
+    shed: options.Shed = None,
+    shadow: options.Shadow = None,
+    refuse_methods: options.RefuseMethods = None,
+    drop_methods: options.DropMethods = None,
+) -> None:
+    """Clients with their timers, redials and refreshes, servers that drown, the guard between them; the loop is closed.
+
+    The flags of the law win over the scenario's own [guard]; their defaults are the scenario's, not those shown here.
+    """
+    law = {
+        **dict(zip(("lc", "lcdm", "lcps", "lrc", "pc", "tr"), (lc, lcdm, lcps, lrc, pc, tr), strict=True)),
+        "shed": shed,
+        "shadow": shadow,
+        "refuse_methods": options.names(refuse_methods),
+        "drop_methods": options.names(drop_methods),
+    }
+    try:
+        from sipguard.lab.sim import compare as side_by_side
+        from sipguard.lab.sim import scenario_file
+    except ModuleNotFoundError as error:
+        if error.name != "numpy":
+            raise
+        typer.echo(f"error: {NEEDS_LAB}", err=True)
+        raise typer.Exit(2) from None
+    if list_:
+        _print_list()
+        return
+    with _as_settings_errors():
+        if scenario is None:
+            raise SettingsError((Problem("scenario", None, "a name (--list shows them) or a TOML file"),))
+        storm = scenario_file.with_law(scenario_file.load(scenario), law)
+        names = [side_by_side.policy_of(storm)] if compare is None else side_by_side.policies(compare)
+    with _progress(storm.duration_s) as told:
+        variants = side_by_side.compare(storm, names, seed, told)
+    written = [] if out is None else _write(out, storm, variants, seed)
+    if as_json:
+        from sipguard.lab.sim.document import document
+
+        typer.echo(json.dumps(document(storm, variants, seed)))
+        return
+    _print_table(storm, variants, seed)
+    for path in written:
+        typer.echo(str(path))
+
+
+@contextmanager
+def _as_settings_errors() -> Iterator[None]:
+    """A scenario's problems as every command tells its own."""
+    from sipguard.lab.sim.problem import ScenarioError
+
+    try:
+        yield
+    except ScenarioError as error:
+        problems = (
+            Problem(problem.key, problem.value, problem.allowed, by_flag=problem.key in FLAGS)
+            for problem in error.problems
+        )
+        raise SettingsError(tuple(problems)) from None
+
+
+@contextmanager
+def _progress(duration_s: float) -> Iterator[Callable[[str, float], None] | None]:
+    """A bar on a terminal's standard error; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks = {}
+
+        def told(policy: str, at_s: float) -> None:
+            if policy not in tasks:
+                tasks[policy] = bars.add_task(policy, total=duration_s)
+            bars.update(tasks[policy], completed=at_s + 1)
+
+        yield told
+
+
+def _write(out: Path, scenario: Scenario, variants: list[Variant], seed: int) -> list[Path]:
+    """The files; without matplotlib the picture is left out and said so."""
+    from sipguard.lab.plots import PlotError
+    from sipguard.lab.sim.document import document
+    from sipguard.lab.sim.picture import draw
+    from sipguard.lab.sim.report import html
+
+    png: bytes | None = None
+    try:
+        png = draw(scenario, variants)
+    except PlotError as error:
+        typer.echo(f"warning: {error}", err=True)
+    page, data = html(scenario, variants, seed, png), json.dumps(document(scenario, variants, seed))
+    contents = {"png": png, "html": page.encode(), "json": data.encode()}
+    written = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for kind, content in contents.items():
+            if content is not None:
+                path = out / f"{scenario.name}.{kind}"
+                path.write_bytes(content)
+                written.append(path)
+    except OSError as error:
+        allowed = f"a directory that can be written ({error.strerror})"
+        raise SettingsError((Problem("out", str(out), allowed, by_flag=True),)) from None
+    return written
+
+
+def _print_list() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sipguard.lab.sim import scenario_file
+
+    table = Table("scenario", "what it shows", show_lines=True)
+    for name in scenario_file.shipped():
+        storm = scenario_file.load(name)
+        table.add_row(name, f"{storm.title}. {storm.about}")
+    Console().print(table)
+
+
+def _print_table(scenario: Scenario, variants: list[Variant], seed: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from sipguard.lab.sim.report import caption, cells
+
+    table = Table("", *(variant.policy for variant in variants), title=scenario.title, title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in cells(variants):
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    console.print(caption(scenario, seed), highlight=False)
