@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.edge.conftest import Launch
+from tests.edge.conftest import Launch, Start
 from tests.edge.live import Process
 from tests.edge.messages import Message, request, response
 from tests.edge.peers import UdpPeer
@@ -241,3 +241,28 @@ def test_overflow_of_keep_alives_is_no_load(launch: Launch, client: UdpPeer, ser
     status = guard.await_status("the next cycles", lambda status: status["evaluation"]["cycles"] >= cycles + 3)
     assert status["discards"]["keep-alive"] < 1000
     assert (offered(status), status["overflowed"], status["state"]) == (0, 0, "normal")
+
+
+@pytest.mark.parametrize(("data", "share"), [(b"\r\n\r\n", 0), (request(), 1)])
+def test_after_a_stall_what_overflowed_is_judged_by_what_stands_in_the_buffer(
+    start: Start, client: UdpPeer, server: UdpPeer, data: bytes, share: int
+) -> None:
+    """DESIGN §3: also when the cycle ends before anything of it was read."""
+    guard = start(upstream=[f"udp:{server.address.text}"], receive_buffer=4096, tr=1000, shadow=True)
+    address = guard.address()
+
+    def stall_and_tick() -> None:
+        for _ in range(6000):
+            client.send(data, address)
+        guard.edge._tick(guard.guard.next_deadline())
+
+    guard.call(stall_and_tick)
+    read = guard.await_status("what fitted", lambda status: sum(status["requests"].values()) + _kept(status) > 100)
+    assert _kept(read) == 0 or not share
+    overflowed = guard.status()["overflowed"]
+    assert (overflowed > 1000) is bool(share)
+    assert overflowed == share * (6000 - guard.call(lambda: sum(guard.guard.counters.requests.values())))
+
+
+def _kept(status: dict[str, Any]) -> int:
+    return int(status["discards"].get("keep-alive", 0))
