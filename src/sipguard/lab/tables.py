@@ -35,27 +35,18 @@ def print_study(study: Study, console: Console) -> None:
 
 
 def what_if(courses: Sequence[Course]) -> Table:
-    """A row per set of parameters: what differs, and what came of it."""
+    """A row per set of parameters: what differs, and what came of it (LCPS: rejected by it; inc.: incidents; peak: rps)."""
     names = varied(courses)
-    table = Table(*names, title="what if", box=box.SIMPLE_HEAD, title_justify="left")
-    for column in (
-        "allowed",
-        "refused",
-        "dropped",
-        "by LCPS",
-        "incidents",
-        "peak rps",
-        "503 s",
-        "drop s",
-        "at the end",
-    ):
-        table.add_column(column, justify="right")
+    table = Table(title="what if", box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 0, 0, 1), pad_edge=False)
+    results = ("allow", "reject", "drop", "LCPS", "inc.", "peak", "503 s", "drop s")
+    for column in (*names, *results):
+        table.add_column(column, justify="right", no_wrap=True)
     for course in courses:
         values = metrics_of(course)
         counts = (values[name] for name in ("allowed", "refused", "dropped", "lcps_refused", "incidents", "peak_rps"))
         table.add_row(
             *(str(setting(course, name)) for name in names),
-            *(f"{int(value):,}" for value in counts),
+            *(str(int(value)) for value in counts),
             f"{values['around_s']:.1f}",
             f"{values['critical_s']:.1f}",
         )
