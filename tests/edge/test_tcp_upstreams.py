@@ -254,6 +254,28 @@ def test_requests_of_the_upstream_reach_the_client_over_the_pooled_connection(
     assert guard.status()["requests"] == {"INVITE": 1}
 
 
+def test_streams_over_ipv6(start: Start) -> None:
+    """Both sides, both directions, and an answer for a client whose upstream is gone (RFC 3261 25.1: brackets)."""
+    with StreamServer("::1") as server:
+        guard = open_guard(start, server.address, listen=["tcp:[::1]:0"])
+        caller = StreamPeer.connect(guard.address("tcp"))
+        caller.send(tcp("INVITE"))
+        upstream = server.accept()
+        invite = upstream.read()
+        assert Message.of(invite).all("Via")[0].startswith("SIP/2.0/TCP [::1]:")
+        upstream.send(response(invite))
+        assert Message.of(caller.read()).status == 200
+        upstream.send(dialog_request("BYE", invite, route_reversed=False, transport="TCP", swap=True))
+        bye = caller.read()
+        caller.send(response(bye))
+        assert Message.of(upstream.read()).status == 200
+        upstream.sock.close()
+    with caller:
+        guard.await_status("the lost connection", lambda status: status["connections"]["inside"] == 0)
+        caller.send(tcp())
+        assert Message.of(caller.read()).status == 503
+
+
 def test_requests_of_the_upstream_come_in_by_the_inside_listener_too(start: Start, stream_server: StreamServer) -> None:
     """A server that makes a connection of its own to the address in its Route gets the answer on that connection."""
     guard = open_guard(start, stream_server.address)
