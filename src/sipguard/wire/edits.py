@@ -35,8 +35,8 @@ def forward_request(
     Max-Forwards goes down by one; without one, 70 is put in; one that is 0 or unreadable stays (the caller answers 483 or 400
     instead). Octets beyond Content-Length are not passed on (RFC 3261 18.3).
     """
-    lines = head._lines.copy()
-    at = head._at
+    lines = head.lines.copy()
+    at = head.line_of
     index = at[VIA]
     if index and (received is not None or rport is not None):
         lines[index] = _mark_line(lines[index], received, rport, head.top_via)
@@ -63,8 +63,8 @@ def pop_via(head: Head) -> bytes:
 
     The line goes when it held no other. Without a Via nothing changes.
     """
-    lines = head._lines.copy()
-    index = head._at[VIA]
+    lines = head.lines.copy()
+    index = head.line_of[VIA]
     gone: list[int] = []
     if index:
         line = lines[index]
@@ -122,8 +122,8 @@ def _lower(line: bytes, hops: int | None) -> bytes:
 
 def _indexes(head: Head, kind: int) -> list[int]:
     """The lines of one kind, in order."""
-    first = head._at[kind]
-    return [first] + [index for other, index in head._more if other == kind] if first else []
+    first = head.line_of[kind]
+    return [first] + [index for other, index in head.further if other == kind] if first else []
 
 
 def _drop_routes(head: Head, lines: list[bytes], count: int) -> list[int]:
@@ -159,9 +159,9 @@ def _joined(head: Head, lines: list[bytes], gone: list[int]) -> bytes:
     if gone:
         for index in sorted(gone, reverse=True):
             del lines[index]
-    if head._rest_at >= 0:
+    if head.rest_at >= 0:
         length = head.content_length
         lines.append(
-            head.data[head._rest_at :] if length is None else head.data[head._rest_at : head.body_offset + length]
+            head.data[head.rest_at :] if length is None else head.data[head.rest_at : head.body_offset + length]
         )
     return b"\n".join(lines)

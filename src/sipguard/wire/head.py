@@ -43,16 +43,14 @@ class Head:
     from_, to, call_id, cseq: the first value of that header.
     cseq_number, cseq_method: None when unreadable or over 2**31 - 1.
     max_forwards, content_length: None when absent or unreadable.
+
+    The layout (see `names` for the kinds): lines: the logical lines, start line first, as written but for their last LF;
+    data is b"\n".join(lines), then, if rest_at >= 0, a LF and data[rest_at:]. line_of: by kind, the index of its first line,
+    0 for none; further: kind and index of the others. ended: the empty line is there. start_ok: the start line has its form.
     """
 
     __slots__ = (
-        "_at",
-        "_ended",
-        "_lines",
-        "_more",
         "_problem",
-        "_rest_at",
-        "_start_ok",
         "_to_tag",
         "_top",
         "_unjudged",
@@ -65,11 +63,17 @@ class Head:
         "cseq_method",
         "cseq_number",
         "data",
+        "ended",
         "from_",
+        "further",
+        "line_of",
+        "lines",
         "max_forwards",
         "method",
         "record_routes",
+        "rest_at",
         "routes",
+        "start_ok",
         "status",
         "to",
         "uri",
@@ -94,15 +98,13 @@ class Head:
     routes: list[bytes]
     record_routes: list[bytes]
     content_length: int | None
-    # For `edits` only. The logical lines, start line first, as written but for their last LF; data is b"\n".join(_lines), then
-    # (if _rest_at >= 0) a LF and data[_rest_at:]. _at: index of the first line of each kind, 0 for none. _more: (kind, index) of
-    # further ones.
-    _lines: list[bytes]
-    _rest_at: int
-    _at: list[int]
-    _more: list[tuple[int, int]]
-    _ended: bool
-    _start_ok: bool
+    # The layout, for this room alone: `edits` cuts by it, `problems` judges by it.
+    lines: list[bytes]
+    rest_at: int
+    line_of: list[int]
+    further: list[tuple[int, int]]
+    ended: bool
+    start_ok: bool
     _to_tag: bytes | None
     _untagged: bool
     _top: Via | None
@@ -121,7 +123,7 @@ class Head:
     @property
     def has_content_length(self) -> bool:
         """Is there a Content-Length at all, readable or not."""
-        return self._at[CONTENT_LENGTH] > 0
+        return self.line_of[CONTENT_LENGTH] > 0
 
     @property
     def from_tag(self) -> bytes | None:
@@ -183,10 +185,10 @@ def read_head(data: bytes, extra: bytes = b"") -> Head:
     if end > 0:
         lines = data[: end + 1].split(b"\n")
         if _read_lines(head, lines, names, True):
-            head._lines = lines
-            head._rest_at = end + 2
+            head.lines = lines
+            head.rest_at = end + 2
             head.body_offset = end + 4
-            head._ended = True
+            head.ended = True
             return head
     _read_odd(head, names)
     return head
@@ -215,8 +217,8 @@ def _read_lines(head: Head, lines: list[bytes], names: dict[bytes, int], physica
             else:
                 at[kind] = index
                 values[kind] = value
-    head._at = at
-    head._more = more
+    head.line_of = at
+    head.further = more
     head._untopped = head._unjudged = head._untagged = True
     _read_start(head, lines[0])
     _read_values(head, values)
@@ -276,7 +278,7 @@ def _read_further(head: Head, more: list[tuple[int, int]], values: list[bytes]) 
 
 def _read_start(head: Head, line: bytes) -> None:
     head.status = 0
-    head._start_ok = True
+    head.start_ok = True
     words = line.split(b" ")
     if len(words) == 3 and words[1] and words[2] == b"SIP/2.0\r":
         method = METHODS.get(words[0])
@@ -298,9 +300,9 @@ def _read_start(head: Head, line: bytes) -> None:
         found = request_line(line)
         if found is not None:
             head.method, head.uri, head.version = found
-            head._start_ok = len(words) == 3 and b"\t" not in line
+            head.start_ok = len(words) == 3 and b"\t" not in line
             return
-    head._start_ok = False
+    head.start_ok = False
 
 
 def _read_odd(head: Head, names: dict[bytes, int]) -> None:
@@ -309,14 +311,14 @@ def _read_odd(head: Head, names: dict[bytes, int]) -> None:
     size = len(data)
     logical: list[list[bytes]] = []  # physical lines, without their LF, of each logical line
     position = 0
-    head._ended = False
-    head._rest_at = -1
+    head.ended = False
+    head.rest_at = -1
     while position < size:
         newline = data.find(b"\n", position)
         line = data[position : newline if newline >= 0 else size]
         if newline >= 0 and line in (b"", b"\r"):
-            head._ended = True
-            head._rest_at = position
+            head.ended = True
+            head.rest_at = position
             position = newline + 1
             break
         if logical and line[:1] in _WHITE:
@@ -325,19 +327,19 @@ def _read_odd(head: Head, names: dict[bytes, int]) -> None:
             logical.append([line])
         if newline < 0:
             position = size
-            head._rest_at = -1
+            head.rest_at = -1
             break
         position = newline + 1
-        head._rest_at = position
+        head.rest_at = position
     head.body_offset = position
-    head._lines = [lines[0] if len(lines) == 1 else b"\n".join(lines) for lines in logical] or [b""]
+    head.lines = [lines[0] if len(lines) == 1 else b"\n".join(lines) for lines in logical] or [b""]
     text = [lines[0] if len(lines) == 1 else _unfold(lines) for lines in logical] or [b""]
     folded = bool(logical) and len(logical[0]) > 1
     if folded:  # RFC 3261 7.3.1 folds headers only; the start line is then read as `scan` reads it
-        text[0] = head._lines[0]
+        text[0] = head.lines[0]
     _read_lines(head, text, names, False)
     if folded:
-        head._start_ok = False
+        head.start_ok = False
 
 
 def _unfold(physical: list[bytes]) -> bytes:

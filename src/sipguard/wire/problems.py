@@ -59,7 +59,7 @@ def vias_usable(vias: list[bytes]) -> bool:
 
 def judge(head: Head) -> str | None:
     """The first of PROBLEMS that `head` has; see `Head.problem`."""
-    if not head._start_ok:
+    if not head.start_ok:
         return "bad-start-line"
     if head.version != b"SIP/2.0" and head.version.upper() != b"SIP/2.0":
         return "version"
@@ -74,11 +74,11 @@ def judge(head: Head) -> str | None:
     if problem is not None:
         return problem
     if head.content_length is None:
-        if head._at[CONTENT_LENGTH]:
+        if head.line_of[CONTENT_LENGTH]:
             return "bad-content-length"
-    elif head._ended and len(data) - head.body_offset < head.content_length:
+    elif head.ended and len(data) - head.body_offset < head.content_length:
         return "body-short"
-    return None if head._ended else "no-end"
+    return None if head.ended else "no-end"
 
 
 def _judge_request(head: Head) -> str | None:
@@ -92,8 +92,8 @@ def _judge_request(head: Head) -> str | None:
         return "no-call-id"
     if head.cseq is None:
         return "no-cseq"
-    if head._more:
-        for kind, _ in head._more:
+    if head.further:
+        for kind, _ in head.further:
             if kind in _SINGLE:
                 return "duplicate"
     method = head.cseq_method
@@ -101,6 +101,6 @@ def _judge_request(head: Head) -> str | None:
         return "bad-cseq"
     if (METHODS.get(method) or method.decode("latin-1")) != head.method:
         return "cseq-method"
-    if head.max_forwards is None and head._at[MAX_FORWARDS]:
+    if head.max_forwards is None and head.line_of[MAX_FORWARDS]:
         return "bad-max-forwards"
     return None

@@ -77,7 +77,7 @@ def request_line(data: bytes) -> tuple[str, bytes, bytes] | None:
     found = _split_request_line(data[:end])
     # A version on the first line settles it, whatever follows. Else the line may have been folded, which RFC 3261 7.3.1 allows
     # for headers only, but is seen from real devices.
-    while found is None and data[end + 1 : end + 2] in (b" ", b"\t"):
+    if found is None and data[end + 1 : end + 2] in (b" ", b"\t"):
         # One fold only: a request line is not longer, and the work stays linear.
         following = data.find(b"\n", end + 1)
         return _split_request_line(data[: following if following >= 0 else len(data)])
