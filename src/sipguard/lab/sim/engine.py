@@ -10,20 +10,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from sipguard.core.verdicts import Change
 from sipguard.lab.sim.agenda import Agenda, Field
-from sipguard.lab.sim.arrays import Ints, joined
+from sipguard.lab.sim.arrays import Bools, Ints, joined
 from sipguard.lab.sim.cohorts import Cohorts, slot_of
 from sipguard.lab.sim.front import ALLOW, DROP, REJECT, Front
+from sipguard.lab.sim.happenings import Calendar, PowerCut
 from sipguard.lab.sim.measure import Count, Measure
 from sipguard.lab.sim.methods import ACK, BYE, CODES
+from sipguard.lab.sim.network import Answer, Answers, Network, Requests
 from sipguard.lab.sim.populations import Behaviour, EndpointsBehaviour, Setting, behaviour, schedules_of
-from sipguard.lab.sim.scenario import Endpoints, Restart, Scenario
+from sipguard.lab.sim.scenario import Restart, Scenario
 from sipguard.lab.sim.server import OVERFLOW, Server
 from sipguard.lab.sim.transactions import Outcome, Role, Transactions
 
@@ -36,30 +38,6 @@ class Site(NamedTuple):
 
     front: Front | None
     server: Server
-
-
-class Answer(IntEnum):
-    """What a client may hear. Only the guard's refusals carry a Retry-After."""
-
-    OK = 0
-    GUARD_503 = 1
-    SERVER_503 = 2
-
-
-class Answers(NamedTuple):
-    """Answers on their way to clients."""
-
-    times_ns: Ints
-    ids: Ints
-    kind: Answer
-
-
-class Arriving(NamedTuple):
-    """Requests on their way to the guards."""
-
-    times_ns: Ints
-    ids: Ints
-    copies: bool
 
 
 class Run(NamedTuple):
@@ -82,38 +60,43 @@ class Simulation:
     def __init__(self, scenario: Scenario, seed: int = 1) -> None:
         self.scenario = scenario
         populations, servers = len(scenario.populations), len(scenario.servers)
-        timers = [schedules_of(spec, scenario.t1_ms, scenario.t2_ms) for spec in scenario.populations]
-        self._delay_ns = scenario.delay_ms * 1_000_000
-        every = [schedule for roles in timers for schedule in roles.values()]
-        self.slot_ns = slot_of(every, self._delay_ns, _LONGEST_SLOT_NS)
-        self._delay_slots = self._delay_ns // self.slot_ns
-        # Numbers by place, so that one more server or population leaves the others' as they were.
-        root = np.random.SeedSequence(seed)
-        network, retry, *rest = (np.random.default_rng(s) for s in root.spawn(2 + servers + populations))
-        self._network, self._retry = network, retry
+        self._timers = [schedules_of(spec, scenario.t1_ms, scenario.t2_ms) for spec in scenario.populations]
+        every = [schedule for roles in self._timers for schedule in roles.values()]
+        delay_ns = scenario.delay_ms * 1_000_000
+        self.slot_ns = slot_of(every, delay_ns, _LONGEST_SLOT_NS)
+        # Numbers by place, so that one population more leaves the others' as they were.
+        network, self._retry, *rest = map(
+            np.random.default_rng, np.random.SeedSequence(seed).spawn(2 + servers + populations)
+        )
         self._sites = tuple(
             Site(Front(scenario.guard) if scenario.guard else None, Server(spec, rest[i]))
             for i, spec in enumerate(scenario.servers)
         )
         setting = Setting(servers, self.slot_ns)
-        self._behaviours: list[Behaviour] = [
+        self._behaviours = [
             behaviour(spec, number, setting, rest[servers + number]) for number, spec in enumerate(scenario.populations)
         ]
-        self._timers = timers
-        self._reliable = np.array([b.reliable for b in self._behaviours])
         self._retries = np.zeros(len(CODES), bool)
         if scenario.guard and scenario.guard.retry_after_s is not None:
-            self._retries[[CODES[m] for m in scenario.guard.retry_after_methods if m in CODES]] = True
+            self._retries[[CODES[m] for m in scenario.guard.retry_after_methods]] = True
         self._duration_ns = round(scenario.duration_s * _SECOND_NS)
         self._table = Transactions()
+        self._network = Network(
+            self._table,
+            slot_ns=self.slot_ns,
+            delay_ns=delay_ns,
+            loss=scenario.loss,
+            reliable=np.array([b.reliable for b in self._behaviours]),
+            random=network,
+        )
         self._cohorts = Cohorts(self.slot_ns, self._table)
         self._agenda = Agenda(self.slot_ns)
         self._measure = Measure(self._duration_ns, populations)
-        self._arriving: dict[int, list[Arriving]] = {}
-        self._answers: dict[int, list[Answers]] = {}
-        self._events = self._plan_events()
+        self._calendar = Calendar(self.slot_ns)
+        self._cuts: list[PowerCut] = []
+        self._plan()
         longest_ns = max((schedule.timeout_ns for schedule in every), default=0)
-        self._memory_ns = longest_ns + 2 * self._delay_ns + 2 * _SECOND_NS
+        self._memory_ns = longest_ns + 2 * delay_ns + 2 * _SECOND_NS
         self._marks: deque[tuple[int, int]] = deque()
 
     def __repr__(self) -> str:
@@ -132,7 +115,7 @@ class Simulation:
             self._step(slot)
         changes = tuple(tuple(site.front.changes(self._duration_ns)) if site.front else () for site in self._sites)
         measure = self._measure
-        done = measure.bins[[Count.SERVED, Count.GIVEN_UP]].sum() + measure.abandoned
+        done = measure.bins[[Count.SERVED, Count.GIVEN_UP]].sum() + sum(cut.abandoned for cut in self._cuts)
         return Run(self.scenario, measure, self._sites, changes, int(measure.bins[Count.WANTED].sum() - done))
 
     # -- one slot --------------------------------------------------------------------------------------------------
@@ -140,8 +123,7 @@ class Simulation:
     def _step(self, slot: int) -> None:
         now_ns = slot * self.slot_ns
         self._measure.at(now_ns)
-        for event in self._events.pop(slot, ()):
-            event(now_ns)
+        self._calendar.happen(slot)
         self._take_answers(slot)
         fired = self._cohorts.fire(slot)
         if len(fired.given_up):
@@ -149,14 +131,14 @@ class Simulation:
         if len(fired.copies):
             self._send(slot, fired.copies_ns, fired.copies, copies=True)
         self._begin(slot)
-        parts = self._arriving.pop(slot, None)
+        parts = self._network.requests_in(slot)
         if parts:
             self._arrive(slot, parts)
 
     def _take_answers(self, slot: int) -> None:
         """Answers that reach clients in this slot, in order of time, and what the clients do about them."""
-        parts = self._answers.pop(slot, [])
-        before_ns = (slot + 1) * self.slot_ns - self._delay_ns
+        parts = self._network.answers_in(slot)
+        before_ns = (slot + 1) * self.slot_ns - self._network.delay_ns
         for site in self._sites:
             times_ns, ids = site.server.leave(before_ns)
             if len(ids):
@@ -164,15 +146,18 @@ class Simulation:
         if not parts:
             return
         times_ns, ids = joined([part.times_ns for part in parts]), joined([part.ids for part in parts])
-        if len(parts) == 1:
-            self._tell(parts[0].kind, *self._heard(ids, times_ns, np.full(len(ids), parts[0].kind))[:2])
-            return
-        order = np.argsort(times_ns, kind="stable")
-        kinds = np.repeat([part.kind for part in parts], [len(part.ids) for part in parts])[order]
-        rows, times_ns, places = self._heard(ids[order], times_ns[order], kinds)
-        for kind in Answer:
-            its = kinds[places] == kind
+        kinds = np.repeat([part.kind for part in parts], [len(part.ids) for part in parts])
+        if len(parts) > 1:
+            order = np.argsort(times_ns, kind="stable")
+            times_ns, ids, kinds = times_ns[order], ids[order], kinds[order]
+        rows = ids - self._table.base
+        heard = self._heard(rows, times_ns)
+        for kind in sorted({part.kind for part in parts}):
+            its = heard & (kinds == kind)
             self._tell(kind, rows[its], times_ns[its])
+        if not heard.all():
+            late = ~heard & (kinds == Answer.OK) & (self._table.outcome[rows] != Outcome.SERVED)
+            self._measure.count(Count.LATE, int(np.count_nonzero(late)))
 
     def _leave(self, times_ns: Ints, ids: Ints) -> Answers:
         """Requests leave a server; what the network brings of its answers to those who listen."""
@@ -182,7 +167,7 @@ class Simulation:
         if lone.any():
             self._end(rows[lone], Outcome.SERVED, times_ns[lone])
             times_ns, ids = times_ns[~lone], ids[~lone]
-        return Answers(*self._through(times_ns + self._delay_ns, ids), Answer.OK)
+        return Answers(*self._network.carried(times_ns, ids), Answer.OK)
 
     def _tell(self, kind: Answer, rows: Ints, times_ns: Ints) -> None:
         """These requests have ended by such an answer."""
@@ -202,20 +187,15 @@ class Simulation:
         for b, its in self._by_population(rows):
             self._agenda.add(b.served(table, rows[its], times_ns[its]))
 
-    def _heard(self, ids: Ints, times_ns: Ints, kinds: Ints) -> tuple[Ints, Ints, Ints | slice]:
-        """Of these answers the ones that someone still waits for, each request's first: rows, times, places."""
+    def _heard(self, rows: Ints, times_ns: Ints) -> Bools:
+        """Which of these answers, in order of time, end a request: someone still waits for it, and it is the first."""
         table = self._table
-        rows = ids - table.base
         waits = (table.outcome[rows] == Outcome.LIVE) & (times_ns <= table.deadline_ns[rows])
         # Two answers to two copies in one slot: written last to first, the first one stands.
         live, live_ns = rows[waits], times_ns[waits]
         table.ended_ns[live[::-1]] = live_ns[::-1]
-        first = waits & (table.ended_ns[rows] == times_ns)
-        if first.all():
-            return rows, times_ns, slice(None)
-        gone = ~waits & (kinds == Answer.OK) & (table.outcome[rows] != Outcome.SERVED)
-        self._measure.count(Count.LATE, int(np.count_nonzero(gone)))
-        return rows[first], times_ns[first], np.flatnonzero(first)
+        first: Bools = waits & (table.ended_ns[rows] == times_ns)
+        return first
 
     def _time_out(self, ids: Ints, times_ns: Ints) -> None:
         rows = ids - self._table.base
@@ -280,19 +260,9 @@ class Simulation:
     # -- network, guard, server ------------------------------------------------------------------------------------
 
     def _send(self, slot: int, times_ns: Ints, ids: Ints, *, copies: bool) -> None:
-        sent = ids
-        times_ns, ids = self._through(times_ns + self._delay_ns, ids)
-        if len(ids) < len(sent):
-            self._lose(np.setdiff1d(sent, ids, assume_unique=True), Outcome.LOST, slot)
-        self._arriving.setdefault(slot + self._delay_slots, []).append(Arriving(times_ns, ids, copies))
-
-    def _through(self, times_ns: Ints, ids: Ints) -> tuple[Ints, Ints]:
-        """What of these messages the network does not lose; over TCP it loses none."""
-        if not self.scenario.loss or not len(ids):
-            return times_ns, ids
-        kept = self._network.random(len(ids)) >= self.scenario.loss
-        kept |= self._reliable[self._table.population[ids - self._table.base]]
-        return times_ns[kept], ids[kept]
+        lost = self._network.send(slot, times_ns, ids, copies=copies)
+        if len(lost):
+            self._lose(lost, Outcome.LOST, slot)
 
     def _lose(self, ids: Ints, outcome: Outcome, slot: int) -> None:
         """These copies reach nobody: the end of a request without timers, nothing to one that has them."""
@@ -301,7 +271,7 @@ class Simulation:
         if len(rows):
             self._end(rows, outcome, np.full(len(rows), slot * self.slot_ns))
 
-    def _arrive(self, slot: int, parts: list[Arriving]) -> None:
+    def _arrive(self, slot: int, parts: list[Requests]) -> None:
         for part in parts:
             self._measure.count(Count.COPIES if part.copies else Count.FRESH, len(part.ids))
         times_ns, ids = joined([part.times_ns for part in parts]), joined([part.ids for part in parts])
@@ -361,8 +331,7 @@ class Simulation:
         """A 503 to each (ACK never comes here); who hears no answer is refused all the same."""
         self._lose(ids, Outcome.REFUSED, slot)
         hears = self._table.role[ids - self._table.base] != Role.LONE
-        times_ns, ids = self._through((times_ns + self._delay_ns)[hears], ids[hears])
-        self._answers.setdefault(slot + self._delay_slots, []).append(Answers(times_ns, ids, kind))
+        self._network.answer(slot, times_ns[hears], ids[hears], kind)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -404,44 +373,20 @@ class Simulation:
             if site.front is not None:
                 site.front.changes(now_ns)
 
-    def _plan_events(self) -> dict[int, list[Callable[[int], None]]]:
-        events: dict[int, list[Callable[[int], None]]] = {}
-
-        def at(when_s: float, event: Callable[[int], None]) -> None:
-            events.setdefault(round(when_s * _SECOND_NS) // self.slot_ns, []).append(event)
-
+    def _plan(self) -> None:
         names = [server.name for server in self.scenario.servers]
         for restart in self.scenario.restarts:
-            at(restart.at_s, self._restart_of(restart, self._sites[names.index(restart.server)]))
+            site = self._sites[names.index(restart.server)]
+            self._calendar.at(restart.at_s, partial(self._restart, restart, site))
         for b in self._behaviours:
-            if isinstance(b, EndpointsBehaviour) and isinstance(b.spec, Endpoints) and b.spec.outage is not None:
-                at(b.spec.outage.from_s, self._power_cut_of(b))
-                at(b.spec.outage.until_s, self._power_back_of(b, b.spec.outage.back_within_s))
-        return events
+            if isinstance(b, EndpointsBehaviour) and (outage := b.spec.outage) is not None:
+                cut = PowerCut(b, outage, self._agenda, self._table, self._end)
+                self._cuts.append(cut)
+                self._calendar.at(outage.from_s, cut.begin)
+                self._calendar.at(outage.until_s, cut.over)
 
-    def _restart_of(self, restart: Restart, site: Site) -> Callable[[int], None]:
-        def happen(now_ns: int) -> None:
-            if restart.what == "server":
-                self._lose(site.server.crash(now_ns, restart), Outcome.LOST, now_ns // self.slot_ns)
-            elif site.front is not None:
-                site.front.restart(now_ns)
-
-        return happen
-
-    def _power_cut_of(self, b: Behaviour) -> Callable[[int], None]:
-        def happen(now_ns: int) -> None:
-            struck, table = self._agenda.forget(b.number), self._table
-            size = table.next - table.base
-            live = (table.outcome[:size] == Outcome.LIVE) & (table.population[:size] == b.number)
-            rows = np.flatnonzero(live & (table.role[:size] != Role.LONE))
-            self._measure.abandoned += int(np.count_nonzero(struck[Field.HOP] + struck[Field.ATTEMPT]))
-            self._measure.abandoned += int(np.count_nonzero(table.role[rows] == Role.ATTEMPT))
-            self._end(rows, Outcome.GONE, np.full(len(rows), now_ns))
-
-        return happen
-
-    def _power_back_of(self, b: EndpointsBehaviour, within_s: float) -> Callable[[int], None]:
-        def happen(now_ns: int) -> None:
-            self._agenda.add(b.back(now_ns, int(within_s * _SECOND_NS)))
-
-        return happen
+    def _restart(self, restart: Restart, site: Site, now_ns: int) -> None:
+        if restart.what == "server":
+            self._lose(site.server.crash(now_ns, restart), Outcome.LOST, now_ns // self.slot_ns)
+        elif site.front is not None:
+            site.front.restart(now_ns)

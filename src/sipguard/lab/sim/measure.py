@@ -42,15 +42,13 @@ class Count(IntEnum):
 class Measure:
     """Counters of one run.
 
-    opened[population, role], outcomes[population, role, outcome]: requests begun, and ended so. abandoned: things wanted
-    whose client lost power.
+    opened[population, role], outcomes[population, role, outcome]: requests begun, and ended so.
     """
 
     def __init__(self, duration_ns: int, populations: int) -> None:
         self.bins = np.zeros((len(Count), -(-duration_ns // BIN_NS)), np.int64)
         self.outcomes = np.zeros((populations, len(Role), len(Outcome)), np.int64)
         self.opened = np.zeros((populations, len(Role)), np.int64)
-        self.abandoned = 0
         self._bin = 0
         self._delays: list[Floats] = []
         self._delay_bins: list[int] = []

@@ -211,17 +211,21 @@ def _tables(
 
 
 def _guard(table: object, problems: list[Problem]) -> Guard:
-    parameter_names = [term.name.lower() for term in TERMS]
-    known = {**dict.fromkeys(parameter_names, f.anything()), **_GUARD_OWN}
-    values = f.read(table, known, "guard", problems)
+    names = [term.name.lower() for term in TERMS]
+    law, own = {}, table
+    if isinstance(table, Mapping):
+        # Upper or lower case (SPEC P1); what is wrong with them the parameters say themselves.
+        law = {key: value for key, value in table.items() if key.lower() in names and (key.isupper() or key.islower())}
+        own = {key: value for key, value in table.items() if key not in law}
+    values = f.read(own, {**dict.fromkeys(names, f.anything()), **_GUARD_OWN}, "guard", problems)
     parameters = Parameters()
     try:
-        parameters = Parameters.of({key: values[key] for key in parameter_names if key in values})
+        parameters = Parameters.of(law)
     except ParameterError as error:
         problems += [Problem(f"guard.{name.lower()}", value, allowed) for name, value, allowed in error.problems]
     policy = {key: values[key] for key in ("shed", "refuse_methods", "drop_methods") if key in values}
-    own = {key: values[key] for key in ("retry_after_s", "retry_after_methods") if key in values}
-    return Guard(parameters, Policy(enforce=not values.get("shadow", False), **policy), **own)
+    retry = {key: values[key] for key in ("retry_after_s", "retry_after_methods") if key in values}
+    return Guard(parameters, Policy(enforce=not values.get("shadow", False), **policy), **retry)
 
 
 def _callers(document: Mapping[str, Any], problems: list[Problem]) -> list[Population]:
