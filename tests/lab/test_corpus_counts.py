@@ -65,7 +65,9 @@ def test_the_broken_capture_is_reported_with_its_place() -> None:
     row = next(row for row in rows() if row["file"].endswith("pkts_cool.pcap"))
     found, captures = counted(row)
     assert found == {}
-    assert [(damage.offset, damage.reason.split(" (")[0]) for damage in captures.damages] == [(24, "no record header")]
+    assert [(damage.offset, damage.reason.split(" (")[0]) for damage in captures.damages] == [
+        (24, "no record header, and none after it")
+    ]
 
 
 def test_no_other_capture_is_damaged() -> None:

@@ -105,8 +105,7 @@ def _feed_events(
     for each in inputs:
         with closing(each.open(on_read)) as source:
             study.run_events(_events(source, each.kind))
-            if source.damage is not None:
-                damages.append(str(source.damage))
+            damages += map(str, source.damages)
     study.close(until_ns)
     names = [each.name for each in inputs]
     return Fed(study, {"inputs": names, "kind": "events"}, [("files", ", ".join(names))], damages)

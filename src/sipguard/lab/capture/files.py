@@ -126,8 +126,7 @@ class Captures:
         source = self._inputs[number].open(note)
         try:
             yield from packets_of(source)
-            if source.damage is not None:
-                self.damages.append(source.damage)
+            self.damages += source.damages
         finally:
             source.close()
 

@@ -25,6 +25,8 @@ _MAGICS = {
     b"\xa1\xb2\xcd\x34": (">", 1000, 8),
     b"\x34\xcd\xb2\xa1": ("<", 1000, 8),
 }
+#: Behind damage, a record header is believed when its time is within a day of the last good one, and the next's as well.
+_BELIEVED_S = 86_400
 
 
 def is_pcap(head: bytes) -> bool:
@@ -33,7 +35,7 @@ def is_pcap(head: bytes) -> bool:
 
 
 def read_pcap(source: Source) -> Iterator[Packet]:
-    """The packets, in the file's order; what stops it early is in `source.damage`. The magic must be one of ours."""
+    """The packets, in the file's order; what could not be read is in `source.damages`. The magic must be one of ours."""
     buffer = source.read()
     order, unit_ns, more = _MAGICS[buffer[:4]]
     if len(buffer) < _HEADER:
@@ -41,24 +43,28 @@ def read_pcap(source: Source) -> Iterator[Packet]:
         return
     # The upper bits may carry the length of a frame check sequence.
     link = Struct(order + "I").unpack_from(buffer, 20)[0] & 0xFFFF
-    unpack = Struct(order + "IIII").unpack_from
-    header = _RECORD + more
-    limit = _SECOND_NS // unit_ns
-    position, size = _HEADER, len(buffer)
+    headers = _Headers(order, _SECOND_NS // unit_ns, _RECORD + more)
+    unpack, header, limit = headers.unpack, headers.length, headers.limit
+    position, size, seconds = _HEADER, len(buffer), 0
     while True:
         while size - position >= header:
-            seconds, fraction, captured, _ = unpack(buffer, position)
+            at_s, fraction, captured, _ = unpack(buffer, position)
             if captured > MAX_RECORD or fraction >= limit:
-                source.spoil(
-                    source.offset - size + position,
-                    f"no record header (captured length {captured}, fraction of a second {fraction})",
-                )
-                return
+                offset = source.offset - size + position
+                buffer = headers.resume(source, buffer[position:], seconds)
+                if buffer:
+                    reason = f"no record header; reading goes on at offset {source.offset - len(buffer)}"
+                else:
+                    reason = "no record header, and none after it"
+                source.spoil(offset, f"{reason} (captured length {captured}, fraction of a second {fraction})")
+                position, size = 0, len(buffer)
+                continue
             start = position + header
             end = start + captured
             if end > size:
                 break
-            yield seconds * _SECOND_NS + fraction * unit_ns, link, buffer[start:end]
+            seconds = at_s
+            yield at_s * _SECOND_NS + fraction * unit_ns, link, buffer[start:end]
             position = end
         chunk = source.read()
         if not chunk:
@@ -67,3 +73,46 @@ def read_pcap(source: Source) -> Iterator[Packet]:
         position, size = 0, len(buffer)
     if position < size:
         source.spoil(source.offset - size + position, "cut off within a record")
+
+
+class _Headers:
+    """The record headers of one file. length: in bytes; limit: the fraction of a second is less."""
+
+    __slots__ = ("length", "limit", "unpack")
+
+    def __init__(self, order: str, limit: int, length: int) -> None:
+        self.unpack = Struct(order + "IIII").unpack_from
+        self.limit = limit
+        self.length = length
+
+    def resume(self, source: Source, buffer: bytes, seconds: int) -> bytes:
+        """From the next two believable record headers on; b"" when there are none. seconds: the last good time; 0: none."""
+        position, ended = 1, False
+        while True:
+            size = len(buffer)
+            while size - position >= self.length:
+                following = self._believed(buffer, position, seconds)
+                if following and following + self.length <= size:
+                    if self._believed(buffer, following, seconds):
+                        return buffer[position:]
+                elif following and not ended:
+                    break
+                elif following and following <= size:
+                    # The last record of all has none behind it.
+                    return buffer[position:]
+                position += 1
+            if ended:
+                return b""
+            chunk = source.read()
+            ended = not chunk
+            buffer = buffer[position:] + chunk
+            position = 0
+
+    def _believed(self, buffer: bytes, position: int, seconds: int) -> int:
+        """Where the record that may begin here ends; 0 when none does."""
+        at_s, fraction, captured, original = self.unpack(buffer, position)
+        if not 0 < captured <= original <= MAX_RECORD or fraction >= self.limit:
+            return 0
+        if seconds and abs(at_s - seconds) > _BELIEVED_S:
+            return 0
+        return position + self.length + int(captured)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from sipguard.lab.capture.source import Source
 
 _SECOND_NS = 1_000_000_000
 _SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
+_OURS = frozenset((_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED))
 _SECTION_MAGIC = b"\x0a\x0d\x0d\x0a"
 _ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 _END_OF_OPTIONS, _TSRESOL, _TSOFFSET = 0, 9, 14
@@ -20,8 +21,11 @@ _MAX_BLOCK = MAX_RECORD + 65536
 _MAX_INTERFACES = 65536
 
 
+_Word = Callable[[bytes, int], tuple[int]]
+
+
 class _Interface(NamedTuple):
-    """times: ns = (units * multiplier >> shift) // divisor + offset_ns."""
+    """One interface of a section; a time is so many units."""
 
     link: int
     snaplen: int
@@ -52,7 +56,7 @@ def is_pcapng(head: bytes) -> bool:
 
 
 def read_pcapng(source: Source) -> Iterator[Packet]:
-    """The packets, in the file's order; what stops it early is in `source.damage`.
+    """The packets, in the file's order; what could not be read is in `source.damages`.
 
     A Simple Packet Block has no time: it gets that of the packet before it.
     """
@@ -63,7 +67,7 @@ def read_pcapng(source: Source) -> Iterator[Packet]:
             number, high, low, captured, _ = section.enhanced(block, position + 8)
             if number >= len(section.interfaces) or captured > length - 32:
                 source.spoil(offset, f"a packet block that does not fit (interface {number}, length {captured})")
-                return
+                continue
             interface = section.interfaces[number]
             last_ns = interface.time_ns(high << 32 | low)
             start = position + 28
@@ -72,14 +76,14 @@ def read_pcapng(source: Source) -> Iterator[Packet]:
             section = _Section(_ORDERS[block[position + 8 : position + 12]])
         elif kind == _INTERFACE and length >= 20:
             if len(section.interfaces) >= _MAX_INTERFACES:
-                source.spoil(offset, f"more than {_MAX_INTERFACES} interfaces")
-                return
+                source.spoil(offset, f"more than {_MAX_INTERFACES} interfaces in a section")
+                continue
             section.interfaces.append(_interface(block[position : position + length], section.order))
         elif kind in (_SIMPLE, _OLD_PACKET) and length >= (16 if kind == _SIMPLE else 32):
             found = _rare(kind, block[position : position + length], section, last_ns)
             if found is None:
                 source.spoil(offset, "a packet block that does not fit")
-                return
+                continue
             last_ns = found[0]
             yield found
 
@@ -97,29 +101,23 @@ def _blocks(source: Source) -> Iterator[tuple[int, bytes, int, int, int]]:
         while size - position >= 12:
             offset = source.offset - size + position
             if buffer[position : position + 4] == _SECTION_MAGIC:
-                order = _ORDERS.get(buffer[position + 8 : position + 12])
-                if order is None:
-                    source.spoil(offset, "a section header without a byte order")
-                    return
-                word = Struct(order + "I").unpack_from
-            kind = word(buffer, position)[0]
-            length = word(buffer, position + 4)[0]
-            ours = kind in (_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED)
-            if length < 12 or length % 4 or (ours and length > _MAX_BLOCK):
-                source.spoil(offset, f"no block (type {kind:#x}, length {length})")
-                return
+                word = Struct(_ORDERS.get(buffer[position + 8 : position + 12], "<") + "I").unpack_from
+            kind, length = word(buffer, position)[0], word(buffer, position + 4)[0]
+            wrong = _wrong(buffer, position, kind, length, word)
+            if wrong:
+                buffer, position = _resume(source, buffer[position + 4 :], word), 0
+                size = len(buffer)
+                where = f"reading goes on at offset {source.offset - size}" if buffer else "and none after it"
+                source.spoil(offset, f"{wrong} (type {kind:#x}, length {length}); {where}")
+                continue
             if length > size - position:
-                if ours:
+                if kind in _OURS:
                     break
                 buffer, position = _skip(source, length - (size - position)), 0
                 if not buffer:
-                    source.spoil(offset, "cut off within a block")
                     return
                 size = len(buffer)
                 continue
-            if word(buffer, position + length - 4)[0] != length:
-                source.spoil(offset, f"a block whose two lengths differ (type {kind:#x}, length {length})")
-                return
             yield kind, buffer, position, length, offset
             position += length
         chunk = source.read()
@@ -131,14 +129,54 @@ def _blocks(source: Source) -> Iterator[tuple[int, bytes, int, int, int]]:
         position = 0
 
 
+def _wrong(buffer: bytes, position: int, kind: int, length: int, word: _Word) -> str:
+    """What is wrong with the block here, as far as the buffer has it; "" for nothing."""
+    if length < 12 or length % 4 or (kind in _OURS and length > _MAX_BLOCK):
+        return "no block"
+    if kind == _SECTION and buffer[position + 8 : position + 12] not in _ORDERS:
+        return "a section header without a byte order"
+    if length <= len(buffer) - position and word(buffer, position + length - 4)[0] != length:
+        return "a block whose two lengths differ"
+    return ""
+
+
+def _resume(source: Source, buffer: bytes, word: _Word) -> bytes:
+    """From the next block of ours that is whole and sound on, in the same byte order or a new section; b"": there is none.
+
+    Blocks stand at multiples of 4, and `buffer` begins at one.
+    """
+    position = 0
+    while True:
+        size = len(buffer)
+        while size - position >= 12:
+            kind = word(buffer, position)[0]
+            if kind in _OURS:
+                at = word
+                if kind == _SECTION:
+                    at = Struct(_ORDERS.get(buffer[position + 8 : position + 12], "<") + "I").unpack_from
+                length = at(buffer, position + 4)[0]
+                if not _wrong(buffer, position, kind, length, at):
+                    if length <= size - position:
+                        return buffer[position:]
+                    break
+            position += 4
+        chunk = source.read()
+        if not chunk:
+            return b""
+        buffer = buffer[position:] + chunk
+        position = 0
+
+
 def _skip(source: Source, length: int) -> bytes:
     """Read over `length` bytes; what came after them in the last piece. b"": the content ended."""
+    begun = source.offset
     while chunk := source.read():
         if len(chunk) > length:
             return chunk[length:]
         length -= len(chunk)
         if not length:
             return source.read()
+    source.spoil(begun, f"cut off within a block, {length} bytes before its end")
     return b""
 
 

@@ -14,6 +14,7 @@ from sipguard.lab.capture.records import CaptureError, Damage
 CHUNK = 1 << 19
 #: How much of a file's beginning tells its kind, bytes.
 PEEK = 512
+MAX_DAMAGES = 100
 
 _GZIP = b"\x1f\x8b"
 # RFC 8878 3.1: a frame; a skippable one, whose first byte is 0x50 … 0x5f.
@@ -29,17 +30,18 @@ class _Readable(Protocol):
 class Source:
     """A file's content as a stream that never raises while it is read.
 
-    name: for messages. offset: of the content, what was read so far. damage: where and why it ended early, if it did.
+    name: for messages. offset: of the content, what was read so far. damages: the places that could not be read, the first
+    MAX_DAMAGES of them.
     on_read: called with the position in the file itself (compressed bytes) after each piece.
     """
 
-    __slots__ = ("_ahead", "_file", "_stream", "damage", "name", "offset", "on_read")
+    __slots__ = ("_ahead", "_file", "_stream", "damages", "name", "offset", "on_read")
 
     def __init__(self, file: IO[bytes], name: str, on_read: Callable[[int], None] | None = None) -> None:
         """Takes over `file`, positioned at its start. Raises CaptureError when what decompresses it is not installed."""
         self.name = name
         self.offset = 0
-        self.damage: Damage | None = None
+        self.damages: list[Damage] = []
         self.on_read = on_read
         self._file = _Counting(file)
         head = self._file.read(4)
@@ -57,7 +59,7 @@ class Source:
         return self._ahead[:PEEK]
 
     def read(self) -> bytes:
-        """The next piece; b"" at the end, or where the compressed data is broken (see `damage`)."""
+        """The next piece; b"" at the end, or where the compressed data is broken (see `damages`)."""
         data, self._ahead = self._ahead or self._pull(CHUNK), b""
         self.offset += len(data)
         if self.on_read is not None:
@@ -65,9 +67,9 @@ class Source:
         return data
 
     def spoil(self, offset: int, reason: str) -> None:
-        """The content is no use from `offset` on; the first such place counts."""
-        if self.damage is None:
-            self.damage = Damage(self.name, offset, reason)
+        """The content is no use at `offset`."""
+        if len(self.damages) < MAX_DAMAGES:
+            self.damages.append(Damage(self.name, offset, reason))
 
     def close(self) -> None:
         self._file.close()
