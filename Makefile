@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt hatchling editables
 	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[lab]'
-	$(BIN)/python -m pip install -q -c constraints.txt coverage hypothesis import-linter mypy pytest pytest-timeout ruff
+	$(BIN)/python -m pip install -q -c constraints.txt coverage dpkt hypothesis import-linter mypy pytest pytest-timeout ruff
 	touch $@
 
 demo: $(STAMP)
