@@ -210,7 +210,6 @@ def test_the_short_way_of_a_response_gives_what_the_long_way_gives(
     """`wire.front` cuts our Via off without reading the rest. Where the long way passes a response on, the bytes are the same;
     but for octets before the start line and after the body, which a server does not send."""
     short, long = Rig(), Rig()
-    long.guard._forwarder._own_via = {}
     asked = short.forwarded(request(vias=["SIP/2.0/UDP h2;branch=z9hG4bKb2"]))
     data = response_to(asked.data, headers=["Contact: <sip:b@c>", "Subject: a,b"])
     if body:
@@ -218,7 +217,8 @@ def test_the_short_way_of_a_response_gives_what_the_long_way_gives(
     for at, length, piece in cuts:
         cut = at % len(data)
         data = data[:cut] + piece + data[cut + length :]
-    one, other = short.receive(data, short.server()), long.receive(data, long.server())
+    # A CRLF before the start line is passed over (RFC 3261 7.5), and by the long way alone.
+    one, other = short.receive(data, short.server()), long.receive(b"\r\n" + data, long.server())
     head = read_head(data)
     if other is not None and len(head.data) - head.body_offset == (head.content_length or 0):
         assert one is not None

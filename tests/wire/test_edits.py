@@ -180,7 +180,7 @@ def test_the_rest_stays_byte_for_byte(
     out = forward_request(before, OURS, received=received, rport=rport, drop_routes=drop, strip_extra=strip)
     after = read_head(out, b"x-guard-source")
     lines, left = logical_lines(data), logical_lines(out)
-    inserted = 2 if before._at[MAX_FORWARDS] else 3
+    inserted = 2 if before.line_of[MAX_FORWARDS] else 3
     assert b"".join(left[1 : 1 + inserted]) == OURS + (b"Max-Forwards: 70\r\n" if inserted == 3 else b"")
     left[0 : 1 + inserted] = [lines[0]]  # the start line may have got a CRLF in place of a bare LF
     edited = ("via", "route", "hops", "extra") if strip else ("via", "route", "hops")

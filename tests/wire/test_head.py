@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sipguard.wire.head import PROBLEMS, read_head
+from sipguard.wire.names import EXTRA
 from tests.wire.messages import CASES, INVITE, NOT_SIP, RESPONSE, VIA, Case, joined, request
 
 
@@ -100,12 +101,12 @@ def test_extra_header() -> None:
     """The extra name is found in any case; one that is read anyway keeps its meaning."""
     for name in (b"X-Guard-Source", b"x-guard-source", b"X-GUARD-source "):
         data = request(name + b": 1")
-        assert read_head(data, b"x-guard-source")._at[-1] > 0
-        assert read_head(data)._at[-1] == 0
+        assert read_head(data, b"x-guard-source").line_of[EXTRA] > 0
+        assert read_head(data).line_of[EXTRA] == 0
     assert read_head(INVITE, b"via").vias == [VIA]
-    assert read_head(INVITE, b"contact")._at[-1] > 0
+    assert read_head(INVITE, b"contact").line_of[EXTRA] > 0
     for number in range(40):  # the tables are keyed by configuration, and bounded all the same
-        assert read_head(request(b"x-%d: 1" % number), b"x-%d" % number)._at[-1] > 0
+        assert read_head(request(b"x-%d: 1" % number), b"x-%d" % number).line_of[EXTRA] > 0
 
 
 def test_problems_are_a_closed_set() -> None:
