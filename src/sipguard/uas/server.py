@@ -104,7 +104,8 @@ class EmbeddedServer:
                 self._send(sends)
         self._arm(now_ns)
 
-    def _heard(self, stream: _Stream, data: bytes) -> None:
+    def heard(self, stream: _Stream, data: bytes) -> None:
+        """Bytes came on a stream."""
         now_ns = time.monotonic_ns()
         if self._streams.pop(stream.number, None) is None:
             return
@@ -120,14 +121,16 @@ class EmbeddedServer:
                 break
         self._arm(now_ns)
 
-    def _connected(self, stream: _Stream) -> int:
+    def connected(self, stream: _Stream) -> int:
+        """A stream is open; its number."""
         if len(self._streams) >= self.max_connections:
             next(iter(self._streams.values())).abort()
         self._connections += 1
         self._streams[self._connections] = stream
         return self._connections
 
-    def _disconnected(self, stream: _Stream) -> None:
+    def disconnected(self, stream: _Stream) -> None:
+        """A stream is closed, or about to be."""
         self._streams.pop(stream.number, None)
 
     # -- out -------------------------------------------------------------------------------------------------------
@@ -178,12 +181,12 @@ class _Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of asyncio's
-        self.number = self._server._connected(self)
+        self.number = self._server.connected(self)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer = Peer("tcp", address[0], address[1], self.number)
 
     def data_received(self, data: bytes) -> None:
-        self._server._heard(self, data)
+        self._server.heard(self, data)
 
     def pause_writing(self) -> None:
         if self._transport is not None:
@@ -195,7 +198,7 @@ class _Stream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio names it)
         self._transport = None
-        self._server._disconnected(self)
+        self._server.disconnected(self)
 
     def write(self, data: bytes) -> bool:
         """False: gone, or it owes us too much reading."""
@@ -212,6 +215,6 @@ class _Stream(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once and leave the table."""
-        self._server._disconnected(self)
+        self._server.disconnected(self)
         if self._transport is not None:
             self._transport.abort()

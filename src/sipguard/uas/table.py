@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -24,7 +25,8 @@ class BoundedTable(Generic[K, V]):
         self.max_entries = max_entries
         self.max_bytes = max_bytes
         self.evicted = 0
-        self._entries: dict[K, V] = {}
+        # Not a dict: the first key of one that lost many is found by walking over what they left behind.
+        self._entries: OrderedDict[K, V] = OrderedDict()
         self._weights: dict[K, int] = {}
         self._weight = 0
 
@@ -64,6 +66,4 @@ class BoundedTable(Generic[K, V]):
 
     def oldest(self) -> tuple[K, V] | None:
         """The entry that would be forgotten next."""
-        for item in self._entries.items():
-            return item
-        return None
+        return next(iter(self._entries.items()), None)
