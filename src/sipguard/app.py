@@ -170,7 +170,10 @@ class _Service:
                     "address": host_port(upstream.host, upstream.port).decode(),
                     "weight": upstream.weight,
                     "sent": self._guard.counters.sent.get(upstream.id, 0),
-                    "refused": self._edge.counters.refused.get((upstream.host, upstream.port), 0),
+                    # By ICMP, so of datagrams only.
+                    "refused": self._edge.counters.refused.get((upstream.host, upstream.port), 0)
+                    if upstream.transport == "udp"
+                    else 0,
                 }
                 for upstream in self._assembly.upstreams
             ],

@@ -122,6 +122,7 @@ def test_nothing_is_logged_per_packet(launch: Launch, client: UdpPeer, server: U
                 caller.reset()
     status = guard.await_status("the refusals", lambda status: status["edge"].get("udp-refused") == 20)
     assert status["discards"]["empty"] == status["discards"]["keep-alive"] // 2 == 20
+    assert [upstream["refused"] for upstream in status["upstreams"]] == [20, 0]
     assert guard.child.stop() == 0
     assert [line["event"] for line in guard.log()] == ["start", "ready", "stop"]
     assert len(guard.child.text().splitlines()) == 3
