@@ -6,6 +6,7 @@ record names (measured: 358,000 packets/s against over a million of this walk). 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from struct import Struct
 
@@ -78,19 +79,25 @@ def read_pcap(source: Source) -> Iterator[Packet]:
 class _Headers:
     """The record headers of one file. length: in bytes; limit: the fraction of a second is less."""
 
-    __slots__ = ("length", "limit", "unpack")
+    __slots__ = ("_order", "length", "limit", "unpack")
 
     def __init__(self, order: str, limit: int, length: int) -> None:
+        self._order = order
         self.unpack = Struct(order + "IIII").unpack_from
         self.limit = limit
         self.length = length
 
     def resume(self, source: Source, buffer: bytes, seconds: int) -> bytes:
         """From the next two believable record headers on; b"" when there are none. seconds: the last good time; 0: none."""
-        position, ended = 1, False
+        near, shift = self._near(seconds)
+        position, ended, searched = 1, False, 0
         while True:
             size = len(buffer)
-            while size - position >= self.length:
+            while position <= size - self.length:
+                found = near.search(buffer, position + shift)
+                position = found.start() - shift if found else size - self.length + 1
+                if position > size - self.length:
+                    break
                 following = self._believed(buffer, position, seconds)
                 if following and following + self.length <= size:
                     if self._believed(buffer, following, seconds):
@@ -101,12 +108,23 @@ class _Headers:
                     # The last record of all has none behind it.
                     return buffer[position:]
                 position += 1
-            if ended:
+            searched += position
+            if ended or (not seconds and searched > MAX_RECORD):
                 return b""
             chunk = source.read()
             ended = not chunk
             buffer = buffer[position:] + chunk
             position = 0
+
+    def _near(self, seconds: int) -> tuple[re.Pattern[bytes], int]:
+        """What the upper half of a time near `seconds` looks like, and where in the header it is: found at the speed of C."""
+        shift = 2 if self._order == "<" else 0
+        if not seconds:
+            return re.compile(b"", re.DOTALL), 0
+        halves = {at_s >> 16 & 0xFFFF for at_s in (seconds - _BELIEVED_S, seconds, seconds + _BELIEVED_S)}
+        halves |= {half + 1 & 0xFFFF for half in halves}
+        spelt = (half.to_bytes(2, "little" if shift else "big") for half in halves)
+        return re.compile(b"|".join(map(re.escape, spelt)), re.DOTALL), shift
 
     def _believed(self, buffer: bytes, position: int, seconds: int) -> int:
         """Where the record that may begin here ends; 0 when none does."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -13,6 +14,8 @@ _SECOND_NS = 1_000_000_000
 _SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED = 0x0A0D0D0A, 1, 2, 3, 6
 _OURS = frozenset((_SECTION, _INTERFACE, _OLD_PACKET, _SIMPLE, _ENHANCED))
 _SECTION_MAGIC = b"\x0a\x0d\x0d\x0a"
+#: The types of our blocks in either byte order.
+_OUR_KINDS = re.compile(rb"[\1\2\3\6]\0\0\0|\0\0\0[\1\2\3\6]|\n\r\r\n")
 _ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 _END_OF_OPTIONS, _TSRESOL, _TSOFFSET = 0, 9, 14
 #: Blocks of these kinds must fit in memory; others are skipped at any length.
@@ -148,21 +151,25 @@ def _resume(source: Source, buffer: bytes, word: _Word) -> bytes:
     position = 0
     while True:
         size = len(buffer)
-        while size - position >= 12:
-            kind = word(buffer, position)[0]
-            if kind in _OURS:
+        while position <= size - 12:
+            found = _OUR_KINDS.search(buffer, position)
+            position = found.start() if found else size - 11
+            if position > size - 12:
+                break
+            if position % 4 == 0:
                 at = word
-                if kind == _SECTION:
+                if buffer[position : position + 4] == _SECTION_MAGIC:
                     at = Struct(_ORDERS.get(buffer[position + 8 : position + 12], "<") + "I").unpack_from
-                length = at(buffer, position + 4)[0]
-                if not _wrong(buffer, position, kind, length, at):
+                kind, length = at(buffer, position)[0], at(buffer, position + 4)[0]
+                if kind in _OURS and not _wrong(buffer, position, kind, length, at):
                     if length <= size - position:
                         return buffer[position:]
                     break
-            position += 4
+            position += 1
         chunk = source.read()
         if not chunk:
             return b""
+        position -= position % 4
         buffer = buffer[position:] + chunk
         position = 0
 
