@@ -11,38 +11,27 @@ from typing import Annotated
 
 import typer
 
+from sipguard.core.parameters import TERM
+
 LAW = "The law"
+
+
+def of_term(name: str, more: str = "") -> str:
+    """The help of a parameter's flag, by its row of TERMS. more: what else is to be said of it."""
+    term = TERM[name]
+    return f"{term.long_name}: {term.allowed}{more}. (default: {term.default})"
+
 
 Config = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="TOML file; its keys are the flags' names with _ for -. Flags win over it."),
 ]
-Lc = Annotated[
-    int | None, typer.Option(help="Level Critical, 1 … 10000 requests/s. (default: 1000)", rich_help_panel=LAW)
-]
-Lcdm = Annotated[
-    str | None,
-    typer.Option(
-        help="Level Critical Drop Mode: denial_to_drop, denial_only, drop_only. (default: denial_to_drop)",
-        metavar="MODE",
-        rich_help_panel=LAW,
-    ),
-]
-Lcps = Annotated[
-    int | None,
-    typer.Option(help="Limit Critical Per Second, 1 … 10000 requests/s of growth. (default: 500)", rich_help_panel=LAW),
-]
-Lrc = Annotated[
-    int | None,
-    typer.Option(help="Lockdown Relax Coefficient, 1 … 100 cycles of TR. (default: 15)", rich_help_panel=LAW),
-]
-Pc = Annotated[
-    int | None,
-    typer.Option(help="Patience Time Coefficient, 1 … 10000 cycles of TR. (default: 50)", rich_help_panel=LAW),
-]
-Tr = Annotated[
-    int | None, typer.Option(help="Time Request (sampling period), 100 … 1000 ms. (default: 200)", rich_help_panel=LAW)
-]
+Lc = Annotated[int | None, typer.Option(help=of_term("LC"), rich_help_panel=LAW)]
+Lcdm = Annotated[str | None, typer.Option(help=of_term("LCDM"), metavar="MODE", rich_help_panel=LAW)]
+Lcps = Annotated[int | None, typer.Option(help=of_term("LCPS"), rich_help_panel=LAW)]
+Lrc = Annotated[int | None, typer.Option(help=of_term("LRC"), rich_help_panel=LAW)]
+Pc = Annotated[int | None, typer.Option(help=of_term("PC"), rich_help_panel=LAW)]
+Tr = Annotated[int | None, typer.Option(help=of_term("TR"), rich_help_panel=LAW)]
 Shed = Annotated[
     str | None,
     typer.Option(

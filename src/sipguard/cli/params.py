@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from sipguard.core.parameters import TERMS, Lcdm, Parameters, Term
+from sipguard.core.parameters import TERMS, Lcdm, Term
 
 Language = Literal["en", "ru"]
 
@@ -94,7 +94,7 @@ def record(term: Term, lang: Language) -> dict[str, object]:
         "unit": words.unit,
         "values" if term.name == "LCDM" else "bounds": values,
         "range": f"[{joined}]",
-        "default": Parameters().as_dict()[term.name],
+        "default": term.default,
         "meaning": words.note,
     }
 

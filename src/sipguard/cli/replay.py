@@ -25,21 +25,23 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: sipguard replay trunk.pcapng --to 192.0.2.10:5060 --lc 100,200,400 --html report.html --fail-if 'dropped>0'"
 #: Writes a row.
 _Rows = Callable[[Iterable[object]], None]
-_SEVERAL = "several with commas are compared side by side"
+_SEVERAL = "; several with commas are compared side by side"
 _LAW, _INPUT, _OUTPUT = options.LAW, "Captures", "Output"
 
 
-def _law_option(what: str, default: str) -> object:
-    return typer.Option(help=f"{what}; {_SEVERAL}. (default: {default})", metavar="VALUE[,…]", rich_help_panel=_LAW)
+def _several(text: str) -> object:
+    return typer.Option(help=text, metavar="VALUE[,…]", rich_help_panel=_LAW)
 
 
-Lc = Annotated[str | None, _law_option("Level Critical, 1 … 10000 requests/s", "1000")]
-Lcdm = Annotated[str | None, _law_option("Mode: denial_to_drop, denial_only, drop_only", "denial_to_drop")]
-Lcps = Annotated[str | None, _law_option("Limit Critical Per Second, 1 … 10000 requests/s of growth", "500")]
-Lrc = Annotated[str | None, _law_option("Lockdown Relax Coefficient, 1 … 100 cycles of TR", "15")]
-Pc = Annotated[str | None, _law_option("Patience Time Coefficient, 1 … 10000 cycles of TR", "50")]
-Tr = Annotated[str | None, _law_option("Time Request (sampling period), 100 … 1000 ms", "200")]
-Shed = Annotated[str | None, _law_option("all (everything sheddable) or excess (only what is beyond LC)", "all")]
+Lc = Annotated[str | None, _several(options.of_term("LC", _SEVERAL))]
+Lcdm = Annotated[str | None, _several(options.of_term("LCDM", _SEVERAL))]
+Lcps = Annotated[str | None, _several(options.of_term("LCPS", _SEVERAL))]
+Lrc = Annotated[str | None, _several(options.of_term("LRC", _SEVERAL))]
+Pc = Annotated[str | None, _several(options.of_term("PC", _SEVERAL))]
+Tr = Annotated[str | None, _several(options.of_term("TR", _SEVERAL))]
+Shed = Annotated[
+    str | None, _several(f"all (everything sheddable) or excess (only what is beyond LC){_SEVERAL}. (default: all)")
+]
 
 
 def register(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""The level machine: SPEC §4 as a table, beside the customer's text.
+"""The level machine: SPEC §4 as a table, a row an arrow, under its rules.
 
     over = RPS > LC; below = RPS < LC; RPS = LC is neither.
 
@@ -77,17 +77,17 @@ _TO_DROP, _DENIAL, _DROP = Lcdm.DENIAL_TO_DROP, Lcdm.DENIAL_ONLY, Lcdm.DROP_ONLY
 
 # fmt: off
 TABLE = (
-    #   rules       state      loads                      modes                      patience  relax     when                to
-    Row("L1",       _NORMAL,   (Load.OVER,),              (_TO_DROP, _DENIAL),       Run.ZERO, Run.ZERO, When.AT_ONCE,       _AROUND),
-    Row("L1",       _NORMAL,   (Load.OVER,),              (_DROP,),                  Run.ZERO, Run.ZERO, When.AT_ONCE,       _CRITICAL),
-    Row("L1",       _NORMAL,   (Load.EQUAL, Load.BELOW),  (_TO_DROP, _DENIAL, _DROP), Run.KEEP, Run.KEEP, When.NEVER,        _NORMAL),
-    Row("L2",       _AROUND,   (Load.OVER,),              (_TO_DROP,),               Run.UP,   Run.ZERO, When.PATIENCE_OVER, _CRITICAL),
-    Row("L3",       _AROUND,   (Load.OVER,),              (_DENIAL,),                Run.KEEP, Run.ZERO, When.NEVER,         _AROUND),
-    Row("L4 L5",    _AROUND,   (Load.EQUAL,),             (_TO_DROP, _DENIAL),       Run.ZERO, Run.ZERO, When.NEVER,         _AROUND),
-    Row("L4 L5 L7", _AROUND,   (Load.BELOW,),             (_TO_DROP, _DENIAL),       Run.ZERO, Run.UP,   When.CALM_PROVEN,   _NORMAL),
-    Row("L6 L5",    _CRITICAL, (Load.OVER,),              (_TO_DROP, _DROP),         Run.KEEP, Run.ZERO, When.NEVER,         _CRITICAL),
-    Row("L5",       _CRITICAL, (Load.EQUAL,),             (_TO_DROP, _DROP),         Run.KEEP, Run.ZERO, When.NEVER,         _CRITICAL),
-    Row("L5 L7",    _CRITICAL, (Load.BELOW,),             (_TO_DROP, _DROP),         Run.KEEP, Run.UP,   When.CALM_PROVEN,   _NORMAL),
+    #   rules       state      loads                      modes                       patience  relax     when                to
+    Row("L1",       _NORMAL,   (Load.OVER,),              (_TO_DROP, _DENIAL),        Run.ZERO, Run.ZERO, When.AT_ONCE,       _AROUND),
+    Row("L1",       _NORMAL,   (Load.OVER,),              (_DROP,),                   Run.ZERO, Run.ZERO, When.AT_ONCE,       _CRITICAL),
+    Row("L1",       _NORMAL,   (Load.EQUAL, Load.BELOW),  (_TO_DROP, _DENIAL, _DROP), Run.KEEP, Run.KEEP, When.NEVER,         _NORMAL),
+    Row("L2",       _AROUND,   (Load.OVER,),              (_TO_DROP,),                Run.UP,   Run.ZERO, When.PATIENCE_OVER, _CRITICAL),
+    Row("L3",       _AROUND,   (Load.OVER,),              (_DENIAL,),                 Run.KEEP, Run.ZERO, When.NEVER,         _AROUND),
+    Row("L4 L5",    _AROUND,   (Load.EQUAL,),             (_TO_DROP, _DENIAL),        Run.ZERO, Run.ZERO, When.NEVER,         _AROUND),
+    Row("L4 L5 L7", _AROUND,   (Load.BELOW,),             (_TO_DROP, _DENIAL),        Run.ZERO, Run.UP,   When.CALM_PROVEN,   _NORMAL),
+    Row("L6 L5",    _CRITICAL, (Load.OVER,),              (_TO_DROP, _DROP),          Run.KEEP, Run.ZERO, When.NEVER,         _CRITICAL),
+    Row("L5",       _CRITICAL, (Load.EQUAL,),             (_TO_DROP, _DROP),          Run.KEEP, Run.ZERO, When.NEVER,         _CRITICAL),
+    Row("L5 L7",    _CRITICAL, (Load.BELOW,),             (_TO_DROP, _DROP),          Run.KEEP, Run.UP,   When.CALM_PROVEN,   _NORMAL),
 )
 # fmt: on
 # The two pairs that have no row cannot occur: around under drop_only and critical under denial_only (L1, C2).

@@ -21,14 +21,14 @@ class Lcdm(StrEnum):
 
 
 class Term(NamedTuple):
-    """What one parameter is called and may be."""
+    """What one parameter is called and may be, and our default (SPEC P2)."""
 
     name: str
     long_name: str
     low: int
     high: int
     unit: str
-    used_in: str
+    default: int | Lcdm
 
     @property
     def allowed(self) -> str:
@@ -40,17 +40,18 @@ class Term(NamedTuple):
 
 #: SPEC §1, row by row. LCDM has no numeric range: low and high are 0.
 TERMS = (
-    Term("LC", "Level Critical", 1, 10000, "requests/s", "all modes"),
-    Term("LCDM", "Level Critical Drop Mode", 0, 0, "mode", "–"),
-    Term("LCPS", "Limit Critical Per Second", 1, 10000, "requests/s of growth", "normal state only"),
-    Term("LRC", "Lockdown Relax Coefficient", 1, 100, "cycles of TR ms", "all modes"),
-    Term("PC", "Patience Time Coefficient", 1, 10000, "cycles of TR ms", "denial_to_drop only"),
-    Term("TR", "Time Request (sampling period)", 100, 1000, "ms", "everything timed"),
+    Term("LC", "Level Critical", 1, 10000, "requests/s", 1000),
+    Term("LCDM", "Level Critical Drop Mode", 0, 0, "mode", Lcdm.DENIAL_TO_DROP),
+    Term("LCPS", "Limit Critical Per Second", 1, 10000, "requests/s of growth", 500),
+    Term("LRC", "Lockdown Relax Coefficient", 1, 100, "cycles of TR ms", 15),
+    Term("PC", "Patience Time Coefficient", 1, 10000, "cycles of TR ms", 50),
+    Term("TR", "Time Request (sampling period)", 100, 1000, "ms", 200),
 )
-_TERM = {term.name: term for term in TERMS}
+#: The same by upper-case name.
+TERM = {term.name: term for term in TERMS}
 # Only wholly upper or wholly lower: "Lc" is a slip, not a spelling (SPEC P1). A table, since str.upper() would also make
 # LCPS of "lcpſ" (U+017F).
-_SPELLINGS = {spelling: name for name in _TERM for spelling in (name, name.lower())}
+_SPELLINGS = {spelling: name for name in TERM for spelling in (name, name.lower())}
 
 #: A refused value is shown in at most so many characters: it may come from outside.
 MAX_SHOWN = 80
@@ -79,6 +80,14 @@ class ParameterError(ValueError):
         return type(self), (self.problems,)
 
 
+def _field(name: str) -> Any:
+    """A parameter's field: its row of TERMS. The mode is written as text, so it is not strict (see `_text`)."""
+    term = TERM[name]
+    if name == "LCDM":
+        return Field(default=term.default, strict=False)
+    return Field(default=term.default, ge=term.low, le=term.high)
+
+
 def _text(value: object) -> object:
     """Strict for an enumeration that is written as text: pydantic's lax mode would take bytes too."""
     if not isinstance(value, str):
@@ -90,17 +99,17 @@ class Parameters(BaseModel):
     """LC, LCDM, LCPS, LRC, PC, TR: integers in the ranges of SPEC §1, names in upper or lower case.
 
     Raises ParameterError, with every problem it found, for a value outside its range, of another type, an unknown name
-    or a name given twice. Nothing is clamped. The defaults are ours (SPEC P2).
+    or a name given twice. Nothing is clamped. Ranges and defaults are those of TERMS.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
-    LC: int = Field(default=1000, ge=1, le=10000)
-    LCDM: Annotated[Lcdm, BeforeValidator(_text)] = Field(default=Lcdm.DENIAL_TO_DROP, strict=False)
-    LCPS: int = Field(default=500, ge=1, le=10000)
-    LRC: int = Field(default=15, ge=1, le=100)
-    PC: int = Field(default=50, ge=1, le=10000)
-    TR: int = Field(default=200, ge=100, le=1000)
+    LC: int = _field("LC")
+    LCDM: Annotated[Lcdm, BeforeValidator(_text)] = _field("LCDM")
+    LCPS: int = _field("LCPS")
+    LRC: int = _field("LRC")
+    PC: int = _field("PC")
+    TR: int = _field("TR")
 
     def __init__(self, /, **values: Any) -> None:
         given, problems = _canonical(values)
@@ -177,8 +186,8 @@ def _shown(value: object, as_text: Callable[[object], str] = repr) -> str:
 
 
 def _allowed(name: str) -> str:
-    term = _TERM.get(name)
-    return term.allowed if term else "one of the names " + ", ".join(_TERM)
+    term = TERM.get(name)
+    return term.allowed if term else "one of the names " + ", ".join(TERM)
 
 
 def _canonical(values: Mapping[str, object]) -> tuple[dict[str, object], list[Problem]]:
