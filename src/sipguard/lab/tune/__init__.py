@@ -1,0 +1,1 @@
+"""The search for parameters: candidates tried on recorded or simulated load, the front, one recommended and why."""
