@@ -332,6 +332,14 @@ def test_acks_to_the_503s_of_a_capture_taken_at_a_guard() -> None:
     assert methods(frames, Decoder(own_finals=True, targets=elsewhere)) == []
 
 
+def test_uris_that_are_always_passed() -> None:
+    """DESIGN §3 `exempt_uris`: told by the Request-URI's beginning, in any case; named so that no set of methods has it."""
+    emergency = sip("INVITE").replace(b"sip:bob@example.com SIP", b"URN:service:sos.police SIP")
+    frames = [(ETHERNET, udp4(emergency)), (ETHERNET, udp4(sip("INVITE")))]
+    assert methods(frames, Decoder(exempt_uris=["urn:service:sos"])) == ["INVITE (exempt)", "INVITE"]
+    assert methods(frames) == ["INVITE", "INVITE"]
+
+
 @given(
     st.binary(max_size=200), st.sampled_from([ETHERNET, SLL, SLL2, RAW, NULL, LOOP, 9, 50, 51, 104, 12, 228, 229, 77])
 )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -252,6 +256,19 @@ def test_the_whole_second_as_origin(tmp_path: Path) -> None:
     assert json_of(path)["end_ms"] == 200
 
 
+def test_exempt_uris_of_a_configuration(tmp_path: Path) -> None:
+    """DESIGN §3: counted, never shed, in every state; the same setting as the guard's."""
+    call, emergency = sip("INVITE"), sip("INVITE").replace(b"sip:bob@example.com SIP", b"urn:service:sos SIP")
+    path, config = tmp_path / "sos.pcap", tmp_path / "sipguard.toml"
+    path.write_bytes(pcap((at * MS, udp4(emergency if at % 10 == 0 else call)) for at in range(1000)))
+    config.write_text('exempt_uris = ["urn:service:sos"]\nlcdm = "drop_only"\nlc = 100\n', encoding="utf-8")
+    (one,) = json_of(path, "-c", config)["sets"]
+    shares = {share["name"]: share for share in one["methods"]}
+    assert shares["INVITE (exempt)"] == {"name": "INVITE (exempt)", "allow": 100, "reject": 0, "drop": 0}
+    assert shares["INVITE"]["drop"] == 720
+    assert one["requests"] == 1000
+
+
 def test_a_capture_taken_at_a_guard(tmp_path: Path) -> None:
     """SPEC M2: its own refusals' ACKs are not counted, with --at-guard."""
     path = tmp_path / "guard.pcap"
@@ -309,3 +326,33 @@ def test_a_file_that_is_none_of_these(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
+
+
+def test_on_a_terminal_a_bar_tells_rate_and_time_left(tmp_path: Path) -> None:
+    """issue 3 §1; on standard error, and gone at the end."""
+    path = tmp_path / "long.pcap"
+    body = pcap(storm())[24:]
+    with path.open("wb") as file:
+        file.write(pcap([]))
+        for _ in range(40):
+            file.write(body)
+    master, slave = os.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, "-m", "sipguard", "replay", str(path), "--json", str(tmp_path / "r.json")],
+            stdout=subprocess.DEVNULL,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+        ) as process:
+            os.close(slave)
+            shown = b""
+            # A terminal whose other end is closed reads as an error.
+            with contextlib.suppress(OSError):
+                while piece := os.read(master, 65536):
+                    shown += piece
+            assert process.wait(60) == 0
+    finally:
+        os.close(master)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert re.search(r"reading .*━.*[0-9.]+/[0-9.]+ MB.* [0-9.]+ MB/s.* [0-9:-]+", text)
+    assert json.loads((tmp_path / "r.json").read_text("utf-8"))["sets"][0]["requests"] == 40 * 650

@@ -92,6 +92,7 @@ def reading(
         targets=frozenset(target for target in targets if target is not None) or None,
         own_finals=at_guard,
         max_body=settings.max_body,
+        exempt_uris=tuple(settings.exempt_uris),
         origin_ns=origin_ns,
         whole_second=origin == "second",
     )

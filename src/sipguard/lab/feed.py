@@ -35,6 +35,7 @@ class CaptureOptions(NamedTuple):
     max_body: int = 65536
     origin_ns: int | None = None
     whole_second: bool = False
+    exempt_uris: tuple[str, ...] = ()
 
 
 class Fed(NamedTuple):
@@ -88,6 +89,7 @@ def _feed_captures(
         targets=options.targets,
         own_finals=options.own_finals,
         max_body=options.max_body,
+        exempt_uris=options.exempt_uris,
     )
     if first is not None:
         study.run_requests(decoder.requests(chain((first,), packets)))

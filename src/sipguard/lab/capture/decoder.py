@@ -10,10 +10,10 @@ from sipguard.lab.capture.acks import OwnFinals
 from sipguard.lab.capture.fragments import Reassembler
 from sipguard.lab.capture.ip import ESP, TCP, UDP, Datagram, read_ip
 from sipguard.lab.capture.link import KNOWN, ip_offset
-from sipguard.lab.capture.records import Packet, Request
+from sipguard.lab.capture.records import EXEMPT, Packet, Request
 from sipguard.lab.capture.tally import Tally
 from sipguard.lab.capture.tcp import TcpStreams
-from sipguard.wire.scan import TOKEN_BYTES, is_response, request_method
+from sipguard.wire.scan import TOKEN_BYTES, is_response, request_line, request_method
 
 # Total length, fragment field, protocol, addresses, ports, UDP length of an IPv4 packet without options.
 _UDP4 = Struct("!2xHxxHxB2x4s4sHHH").unpack_from
@@ -30,11 +30,11 @@ class Decoder:
 
     ports: UDP and TCP ports, at either end, that are looked at; None for all. targets: addresses (4 or 16 bytes) with a
     port, 0 for any, whose incoming requests count; None for all. own_finals: the capture was taken at a guard; ACKs to its
-    503s are absorbed (SPEC M2); otherwise every ACK counts, since it then answers somebody else. max_body: as the guard's
-    setting, bytes of a body on a stream.
+    503s are absorbed (SPEC M2); otherwise every ACK counts, since it then answers somebody else. max_body (bytes of a body on
+    a stream), exempt_uris (prefixes): as the guard's settings.
     """
 
-    __slots__ = ("_finals", "_fragments", "_ports", "_targets", "last_ns", "streams", "tally")
+    __slots__ = ("_exempt", "_finals", "_fragments", "_ports", "_targets", "last_ns", "streams", "tally")
 
     def __init__(
         self,
@@ -43,11 +43,13 @@ class Decoder:
         targets: frozenset[tuple[bytes, int]] | None = None,
         own_finals: bool = False,
         max_body: int = 65536,
+        exempt_uris: Iterable[str] = (),
     ) -> None:
         self.tally = Tally()
         #: The last packet's time, when all have been read.
         self.last_ns = 0
         self.streams = TcpStreams(max_body)
+        self._exempt = tuple(prefix.lower().encode() for prefix in exempt_uris)
         self._fragments = Reassembler()
         self._ports = ports
         self._targets = targets
@@ -65,7 +67,7 @@ class Decoder:
         """The requests of packets, in their order; at the end those of streams with gaps."""
         tally, ports = self.tally, self._ports
         # The way of almost every packet is written out here: a call each for link, IP and UDP would double its cost.
-        plain = self._targets is None and self._finals is None
+        plain = self._targets is None and self._finals is None and not self._exempt
         tunnel_ports, first, new = tunnels.UDP_PORTS, _FIRST, Request._make
         now_ns = 0
         for now_ns, link, data in packets:
@@ -195,6 +197,10 @@ class Decoder:
         if method == "ACK" and self._finals is not None and self._finals.answers(data, now_ns):
             self.tally.absorbed += 1
             return ()
+        if self._exempt:
+            line = request_line(data)
+            if line is not None and line[1].lower().startswith(self._exempt):
+                method += EXEMPT
         return (Request(now_ns, method, source, transport),)
 
     def _response(self, now_ns: int, data: bytes, transport: str, source: bytes, sport: int) -> None:

@@ -12,11 +12,16 @@ Packet = tuple[int, int, bytes]
 MAX_RECORD = 1 << 20
 
 
+#: Behind the method of a request to one of the guard's `exempt_uris` (DESIGN §3).
+EXEMPT = " (exempt)"
+
+
 class Request(NamedTuple):
     """A SIP request found in a capture.
 
-    time_ns: of the packet that completed it, since the Unix epoch. source: the sender's address, 4 or 16 bytes.
-    transport: "udp" or "tcp".
+    time_ns: of the packet that completed it, since the Unix epoch. method: as it was sent; with EXEMPT behind it where the
+    Request-URI is one that is always passed: no method is called so, so that it counts and is never shed. source: the
+    sender's address, 4 or 16 bytes. transport: "udp" or "tcp".
     """
 
     time_ns: int
