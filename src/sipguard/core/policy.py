@@ -71,8 +71,12 @@ class Policy:
         return f"Policy({text})"
 
 
-#: RFC 3261 25.1 token, which a method name is.
 _TOKEN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.!%*_+`'~")
+
+
+def is_token(text: str) -> bool:
+    """Whether it is an RFC 3261 25.1 token, which a method name is."""
+    return bool(text) and _TOKEN.issuperset(text)
 
 
 def _methods(setting: str, methods: Iterable[str]) -> frozenset[str]:
@@ -80,6 +84,6 @@ def _methods(setting: str, methods: Iterable[str]) -> frozenset[str]:
         raise ValueError(f"{setting} = {methods!r}: allowed is a list of method names")
     found = tuple(methods)
     for method in found:
-        if not isinstance(method, str) or not method or not _TOKEN.issuperset(method):
+        if not isinstance(method, str) or not is_token(method):
             raise ValueError(f"{setting}: {method!r} is not a SIP method name (RFC 3261 25.1 token)")
     return frozenset(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sipguard.edge.accepting import Acceptor
@@ -15,6 +15,7 @@ from sipguard.edge.streams import CHUNK_BYTES, StreamConnection
 from sipguard.edge.turns import Turns
 from sipguard.guard.flows import Flow, Listener, Send, SocketAddress
 from sipguard.guard.guard import Guard
+from sipguard.guard.ports import Sender
 
 #: Connections to one upstream; a client's connection always uses the same one, which keeps its order.
 POOL_SIZE = 4
@@ -40,7 +41,7 @@ class Connections:
         self,
         loop: asyncio.AbstractEventLoop,
         guard: Guard,
-        deliver: Callable[[Send], None],
+        deliver: Sender,
         limits: StreamLimits,
         counters: EdgeCounters,
     ) -> None:

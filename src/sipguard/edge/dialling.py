@@ -87,9 +87,11 @@ class Dials:
     def forget(self, connection: StreamConnection) -> None:
         """A made connection is closed."""
         key = connection.pool_key
-        dial = self._dials.get(key) if isinstance(key, tuple) else None
+        if key is None:
+            return
+        dial = self._dials.get(key)
         if dial is not None and dial.connection is connection:
-            del self._dials[key]  # type: ignore[arg-type]
+            del self._dials[key]
 
     def send(self, action: Send, lane: int, origin: StreamConnection | None) -> None:
         """Send on the target's connection, now or when it is made."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from sipguard.edge.ticker import Ticker
 from sipguard.edge.udp import UdpEndpoint
 from sipguard.guard.flows import Listener, Send, host_port
 from sipguard.guard.guard import Guard
-from sipguard.guard.ports import ChangeListener
+from sipguard.guard.ports import ChangeListener, DropPlane, Sender
 from sipguard.guard.sampling import SAMPLE_ONE_IN
 
 
@@ -49,13 +49,13 @@ class Edge:
         self._listening = [(listener, sock) for listener, sock in sockets if listener.transport == "tcp"]
         self._endpoints = [self._endpoint(listener, sock) for listener, sock in sockets if listener.transport == "udp"]
         #: By listener id: how to send on it.
-        self._send: dict[int, Callable[[Send], None]] = {e.listener.id: e.send for e in self._endpoints}
+        self._send: dict[int, Sender] = {e.listener.id: e.send for e in self._endpoints}
         self._send.update({listener.id: self._connections.send for listener, _ in self._listening})
-        self._buffers = {
-            e.listener.id: request_receive_buffer(e.sock, settings.receive_buffer_bytes) for e in self._endpoints
-        }
+        self._granted = [
+            (e.listener, request_receive_buffer(e.sock, settings.receive_buffer_bytes)) for e in self._endpoints
+        ]
         self._outside = [e for e in self._endpoints if not e.listener.inside]
-        self._plane = ListenerDropPlane(
+        self._plane: DropPlane = ListenerDropPlane(
             self._outside,
             sorted(guard.controller.policy.drop_methods),
             settings.exempt_uris,
@@ -128,8 +128,7 @@ class Edge:
     def short_buffers(self) -> list[tuple[Listener, int]]:
         """Listeners whose receive buffer is smaller than asked for, and what was granted."""
         wanted = self._settings.receive_buffer_bytes
-        by_id = {e.listener.id: e.listener for e in self._endpoints}
-        return [(by_id[id_], granted) for id_, granted in self._buffers.items() if granted < wanted]
+        return [(listener, granted) for listener, granted in self._granted if granted < wanted]
 
     def status(self) -> dict[str, Any]:
         """The edge's part of the status."""

@@ -79,7 +79,7 @@ class ListenerDropPlane:
         ]
 
     def status(self) -> dict[str, Any]:
-        """available, attached, attachments, errors."""
+        """available, attached, attachments, sample_one_in, errors, last_error."""
         return {
             "available": bool(self._endpoints) and self._complete,
             "attached": self.filtering,

@@ -12,6 +12,7 @@ from sipguard.wire.framing import MESSAGE, PING, Frame, StreamFramer
 
 if TYPE_CHECKING:
     from sipguard.edge.connections import Connections
+    from sipguard.edge.dialling import Target
 
 #: Bytes read at once.
 CHUNK_BYTES = 65_536
@@ -62,7 +63,8 @@ class StreamConnection(asyncio.BufferedProtocol):
         self.accepted = accepted
         #: Among those that the cap is about.
         self.counted = False
-        self.pool_key: object = None
+        #: Where `Dials` keeps it; None for an accepted one.
+        self.pool_key: Target | None = None
         self.last_ns = time.monotonic_ns()
         self.writable = True
         limits = connections.limits

@@ -12,6 +12,7 @@ from sipguard.edge.kernel.attribution import Taken
 from sipguard.edge.sockets import IP_PKTINFO, IP_RECVERR, IPV6_RECVERR
 from sipguard.guard.flows import Flow, Listener, Send
 from sipguard.guard.guard import Guard
+from sipguard.guard.ports import Sender
 
 #: Datagrams read in one wake-up before timers and other sockets get their turn: one to two milliseconds.
 BATCH = 64
@@ -46,7 +47,7 @@ class UdpEndpoint:
         sock: socket.socket,
         listener: Listener,
         guard: Guard,
-        deliver: Callable[[Send], None],
+        deliver: Sender,
         after_batch: Callable[[], None],
         counters: EdgeCounters,
     ) -> None:

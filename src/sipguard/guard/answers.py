@@ -73,10 +73,10 @@ class Answers:
         server = b"" if settings.server is None else b"Server: %b\r\n" % settings.server
         self._tail = server + b"Content-Length: 0\r\n\r\n"
 
-    def answer(self, head: Head, status: int, flow: Flow, now_ns: int, *, extra: bytes = b"") -> Send | None:
+    def answer(self, head: Head, status: int, flow: Flow, now_ns: int) -> Send | None:
         """A response on the flow the request came on; None when none can be built or none may be (ACK)."""
         via = head.top_via
-        if via is None or not head.answerable or head.method == "ACK":
+        if via is None or not head.answerable:
             return None
         transaction = _identity_of(head, via)
         tag = self._keyring.current.tag(transaction)
@@ -95,7 +95,6 @@ class Answers:
             rport=rport,
             server=self._settings.server,
             retry_after=self._retry_after(head, tag) if status == 503 else None,
-            extra=extra,
         )
         return Send(data, flow)
 

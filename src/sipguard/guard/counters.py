@@ -23,10 +23,12 @@ class Counters:
     """Whole-life counters.
 
     requests: offered, by method (kernel-dropped ones estimated by method, exact in total). discards: datagrams that are no
-    request and lead to nothing, by reason. outcomes: what became of requests the law allowed but the guard itself ended,
-    and of what could not be sent, by reason; `inside-` before it for a server's requests, which have no verdict. checks:
-    requests ended by a named check (SPEC V5). absorbed: ACKs to own finals (SPEC M2). kernel_dropped: exact. overflowed:
-    requests lost in a receive buffer, estimated.
+    request and lead to nothing, by reason. outcomes: what happened to messages beyond their verdict, by reason: requests the
+    law allowed and the guard itself ended (`inside-` before it for a server's, which have no verdict), what could not be
+    answered or sent, what grew over the MTU, a drop refused on a stream, and every request `from-inside`. sent: requests, by
+    upstream id. checks: requests ended by a named check (SPEC V5). absorbed: ACKs to own finals (SPEC M2). kernel_dropped:
+    exact; kernel_sampled: what the filter let through to be dropped here. overflowed: requests lost in a receive buffer,
+    estimated. lcps_refused: 503s of the normal state (SPEC V3). responses_outside, responses_inside: by the side they came from.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The guard, sans-IO: bytes and time in, actions out. The live edge, the replay and the tests drive this object."""
+"""The guard, sans-IO: bytes and time in, actions out. The live edge and the tests drive this same object."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class Guard:
         "_budget_out",
         "_checks",
         "_exempt",
-        "_extra",
         "_forwarder",
         "_kernel_drop",
         "_meters",
@@ -48,6 +47,7 @@ class Guard:
         "_samples",
         "_settings",
         "_shadowed",
+        "_source_header",
         "_upstream_hosts",
         "controller",
         "counters",
@@ -66,7 +66,7 @@ class Guard:
         self._settings = settings
         self._checks = checks or CheckChain()
         self._exempt = tuple(prefix.lower().encode() for prefix in settings.exempt_uris)
-        self._extra = settings.source_header.lower()
+        self._source_header = settings.source_header.lower()
         self._refused = RefusedInvites()
         self._samples = Samples(controller.policy.drop_methods)
         self._meters = {listener.id: ListenerMeter() for listener in settings.listeners}
@@ -97,7 +97,7 @@ class Guard:
         """
         self._count_readings(readings, now_ns)
         for meter in self._meters.values():
-            meter.datagrams = meter.requests = 0
+            meter.clear()
         self.controller.advance_to(now_ns)
         self._refused.forget_old(now_ns)
         self._budget_in = self._budget_out = 0
@@ -136,7 +136,7 @@ class Guard:
             return self._receive_no_request(data, flow, now_ns)
         head = None
         if method == "ACK":
-            head = read_head(data, self._extra)
+            head = read_head(data, self._source_header)
             if self._answers.is_own_ack(head, now_ns):
                 self.counters.absorbed += 1
                 return None
@@ -145,31 +145,35 @@ class Guard:
         exempt = bool(self._exempt) and self._is_exempt(data)
         verdict = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt)
         if verdict is _DROP:
-            if flow.listener.transport == "udp":
-                if self.kernel_filters:
-                    self._samples.add(method)
-                    self.counters.kernel_sampled += 1
-                return None
-            if self._settings.stream_drop != "reject":
-                return None
-            self._budget_in += len(data)
-            self.counters.outcomes.add("stream-drop-refused")
-            return self._refuse(read_head(data, self._extra), flow, now_ns)
+            return self._drop(data, method, flow, now_ns)
         self._budget_in += len(data)
         if verdict is _REJECT:
             if self.controller.state is _NORMAL:
                 self.counters.lcps_refused += 1
             return self._within_budget(
                 self._answers.refuse_plain(data, method, flow)
-                or self._answers.answer(read_head(data, self._extra), 503, flow, now_ns)
+                or self._answers.answer(read_head(data, self._source_header), 503, flow, now_ns)
             )
         if head is None:
-            head = read_head(data, self._extra)
+            head = read_head(data, self._source_header)
         if self._checks:
             found = self._check(head, flow, now_ns)
             if found is not _ALLOW:
                 return self._refuse(head, flow, now_ns) if found is _REJECT else None
         return self._forwarder.inward(head, flow, now_ns)
+
+    def _drop(self, data: bytes, method: str, flow: Flow, now_ns: int) -> Send | None:
+        """Silence (SPEC V2); 503 on a stream where the operator chose it."""
+        if flow.listener.transport == "udp":
+            if self.kernel_filters:
+                self._samples.add(method)
+                self.counters.kernel_sampled += 1
+            return None
+        if self._settings.stream_drop != "reject":
+            return None
+        self._budget_in += len(data)
+        self.counters.outcomes.add("stream-drop-refused")
+        return self._refuse(read_head(data, self._source_header), flow, now_ns)
 
     def _check(self, head: Head, flow: Flow, now_ns: int) -> Verdict:
         """What the chain says of a request that the law lets through (SPEC V5).

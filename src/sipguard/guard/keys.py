@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from hashlib import blake2b
+from hmac import compare_digest
 
 from sipguard.wire.head import Head
 
@@ -83,7 +84,7 @@ class Key:
         if raw is None or len(raw) <= _SIGNATURE_BYTES:
             return None
         payload = raw[:-_SIGNATURE_BYTES]
-        return payload if self._signature_of(payload) == raw[-_SIGNATURE_BYTES:] else None
+        return payload if compare_digest(self._signature_of(payload), raw[-_SIGNATURE_BYTES:]) else None
 
     def _signature_of(self, payload: bytes) -> bytes:
         state = self._signature.copy()

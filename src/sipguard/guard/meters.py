@@ -13,10 +13,12 @@ class ListenerMeter:
         self.requests = 0
 
     def requests_among(self, lost: int) -> int:
-        """How many of `lost` datagrams were requests, by this cycle's proportion; begins the next cycle.
+        """How many of `lost` datagrams were requests, by this cycle's proportion.
 
         With nothing read all are taken for requests: the guard was too busy to look, and RPS must not read low.
         """
-        found = lost if not self.datagrams else round(lost * self.requests / self.datagrams)
+        return lost if not self.datagrams else round(lost * self.requests / self.datagrams)
+
+    def clear(self) -> None:
+        """The next cycle begins."""
         self.datagrams = self.requests = 0
-        return found

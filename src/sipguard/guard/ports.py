@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from sipguard.core.verdicts import Change
@@ -29,6 +29,11 @@ class PlaneReading(NamedTuple):
 class DropPlane(Protocol):
     """The kernel drop plane. Fails open: what cannot be dropped in the kernel is dropped in the process."""
 
+    @property
+    def filtering(self) -> bool:
+        """Whether the filter is on."""
+        ...
+
     def apply(self, wanted: bool, rps: int) -> None:
         """Attach or detach the filter on every outside UDP socket; the same again is nothing. rps: the rate it will meet."""
         ...
@@ -38,12 +43,16 @@ class DropPlane(Protocol):
         ...
 
     def status(self) -> dict[str, Any]:
-        """available, attached, attachments, errors."""
+        """available, attached, attachments, sample_one_in, errors, last_error."""
+        ...
+
+    def close(self) -> None:
+        """Filters off."""
         ...
 
 
 ChangeListener = Callable[[Change], None]
 """Told of each change of state, on the edge's thread. Must be quick; a failure of it must not reach the edge."""
 
-StatusSource = Callable[[], dict[str, Any]]
+StatusSource = Callable[[], Mapping[str, Any]]
 """The status as plain JSON values; called on another thread than the edge's, answers within its own time limit."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sipguard.guard.counters import OTHER_METHODS, Tally
 
-#: One datagram in so many passes the kernel filter as a sample.
+#: One datagram in so many passes the kernel filter as a sample; fewer under a fast flood, as the plane chooses.
 SAMPLE_ONE_IN = 64
 
 

@@ -6,15 +6,14 @@ returns the value or raises ValueError whose text says what is allowed.
 
 from __future__ import annotations
 
+from sipguard.core.policy import is_token
+
 MAX_SERVER = 64
 MAX_URI_PREFIX = 128
 SERVER_FORM = f'printable ASCII, at most {MAX_SERVER} characters, no space at either end; "" leaves the header out'
 SOURCE_HEADER_FORM = 'a header name (RFC 3261 token) that SIP itself does not use, as X-Guard-Source; "" leaves it out'
 METHOD_FORM = "a SIP method name (RFC 3261 token), as INVITE; case matters"
 URI_PREFIX_FORM = f"1 … {MAX_URI_PREFIX} characters of printable ASCII without spaces, as urn:service:sos or sip:112@"
-
-#: RFC 3261 25.1 token.
-_TOKEN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.!%*_+`'~")
 
 #: Headers that SIP elements act on (RFC 3261 20 and the extensions the guard meets); compact names are single letters.
 CORE_HEADERS = frozenset(
@@ -29,11 +28,6 @@ CORE_HEADERS = frozenset(
     subscription-state supported target-dialog timestamp to unsupported user-agent via warning www-authenticate
     """.split()  # noqa: SIM905 - eighty lines of one word each tell no more
 )
-
-
-def is_token(text: str) -> bool:
-    """RFC 3261 25.1 token."""
-    return bool(text) and _TOKEN.issuperset(text)
 
 
 def server_value(value: object) -> str:

@@ -10,10 +10,10 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
 
+from sipguard.guard.ports import StatusSource
 from sipguard.manage.endpoints import host_port
 from sipguard.manage.pages import MAX_HEAD, Pages, failure
 
@@ -46,9 +46,7 @@ class AdminServer:
     this server's thread. Fails away from the guard: whatever happens here, the guard goes on.
     """
 
-    def __init__(
-        self, address: tuple[str, int], status: Callable[[], Mapping[str, Any]], ready: Callable[[], bool]
-    ) -> None:
+    def __init__(self, address: tuple[str, int], status: StatusSource, ready: Callable[[], bool]) -> None:
         self.address = address
         self._pages = Pages(status, ready)
         self._connections: dict[int, _Connection] = {}

@@ -62,7 +62,7 @@ class EventLog:
         self._write("ready", self._monotonic_ns(), fields)
 
     def stop(self, **fields: object) -> None:
-        """The process ends: why, and the totals."""
+        """The process ends: the totals."""
         self._write("stop", self._monotonic_ns(), fields)
 
     def warning(self, text: str, **fields: object) -> None:

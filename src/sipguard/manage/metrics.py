@@ -96,7 +96,7 @@ def _requests(status: Status) -> Families:
         "sipguard_shadow_verdicts", "What would have become of them (shadow mode).", status, "shadow", "verdict"
     )
     yield from _counter_by(
-        "sipguard_outcomes", "Allowed requests the guard answered itself.", status, "outcomes", "reason"
+        "sipguard_outcomes", "What happened to messages beyond their verdict.", status, "outcomes", "reason"
     )
     yield from _counter_by("sipguard_checks", "Requests a named check refused or discarded.", status, "checks", "check")
     yield from _counter_by(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 
+from sipguard.guard.ports import StatusSource
 from sipguard.manage.metrics import CONTENT_TYPE as METRICS_TYPE
 from sipguard.manage.metrics import GuardMetrics
 
@@ -26,7 +26,7 @@ class Pages:
 
     __slots__ = ("_metrics", "_ready", "_routes", "_status")
 
-    def __init__(self, status: Callable[[], Mapping[str, Any]], ready: Callable[[], bool]) -> None:
+    def __init__(self, status: StatusSource, ready: Callable[[], bool]) -> None:
         self._status = status
         self._ready = ready
         self._metrics = GuardMetrics(status)

@@ -138,7 +138,7 @@ class Settings(BaseModel):
     retry_after: Annotated[RetryAfter | None, BeforeValidator(parse_retry_after), Allowed(RETRY_AFTER_FORM)] = (
         RetryAfter(10, 30)
     )
-    """Retry-After on 503, drawn at random from the range (RFC 7339 5.10.2)."""
+    """Retry-After on 503, from the range by a keyed hash: each client its own, each copy the same (RFC 7339 5.10.2)."""
     retry_after_methods: Annotated[Methods, Allowed(METHODS_FORM)] = ("REGISTER", "SUBSCRIBE")
     """The methods whose 503 carries it, and only with exactly one Via."""
     reply_budget: Switch = False
@@ -146,7 +146,7 @@ class Settings(BaseModel):
     kernel_drop: Switch = True
     """In critical_limit, drop in the kernel (UDP, Linux)."""
     receive_buffer: Annotated[StrictInt, *_integer(4096, 1 << 30, "bytes")] = 4_194_304
-    """SO_RCVBUF asked for on each outside UDP socket."""
+    """SO_RCVBUF asked for on each UDP socket."""
     stream_drop: Annotated[StreamDrop, Allowed("drop or reject")] = "drop"
     """What a drop is on a stream: read and not answered, or 503."""
     max_connections: Annotated[StrictInt, *_integer(1, 1_000_000, "connections")] = 10_000

@@ -1,6 +1,6 @@
 """A pure classic BPF interpreter with the kernel's semantics: what a filter would do, without a socket.
 
-Used by the tests (kernel and interpreter agree packet by packet) and by replay. Source: ``net/core/filter.c``.
+Used by the tests: kernel and interpreter agree packet by packet. Source: ``net/core/filter.c``.
 """
 
 from __future__ import annotations

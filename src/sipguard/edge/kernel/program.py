@@ -11,6 +11,7 @@ from typing import Final
 
 from sipguard.edge.kernel import bpf
 from sipguard.edge.kernel.bpf import Assembler, Instruction
+from sipguard.wire.scan import TOKEN_BYTES
 
 KEEP: Final = 0xFFFF_FFFF  # a smaller value would trim the datagram to so many octets
 DROP: Final = 0
@@ -18,8 +19,6 @@ PAYLOAD: Final = 8  # a filter on a UDP socket sees the UDP header first (RFC 76
 SHORTEST: Final = PAYLOAD + 12  # anything shorter passes: no request line fits into 11 octets
 _SCHEME: Final = 4  # "sip:", "tel:", "urn:" or "sips" (its colon is looked at apart)
 
-# RFC 3261 25.1: token.
-_TOKEN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-.!%*_+`'~")
 _LETTERS: Final = range(ord("a"), ord("z") + 1)
 _CASE_BIT: Final = 0x20
 _SIZE_CODES: Final = {4: bpf.W, 2: bpf.H, 1: bpf.B}
@@ -63,7 +62,7 @@ def drop_program(
 
 def _match_method(assembler: Assembler, method: str) -> None:
     """On ``METHOD SP`` with room for a scheme behind it: X = offset of the Request-URI, go to "uri"."""
-    if not method or not _TOKEN.issuperset(method):
+    if not method or method.encode().translate(None, TOKEN_BYTES):
         raise ValueError(f"{method!r} is not a method (RFC 3261 25.1: token)")
     following = f"after {method}"
     line = method.encode() + b" "
