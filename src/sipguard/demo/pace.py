@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-_SECOND_NS = 1_000_000_000
+from sipguard.core.meters import SECOND_NS
+
 CATCH_UP_NS = 50_000_000
 """Requests later than this are skipped and counted, not sent in a burst: a stalled sender must not look like an overload."""
 
@@ -42,8 +43,8 @@ class Pace:
         while self._changes and self._changes[0][0] <= now_ns:
             self._begin_ns, self._rate = self._changes.popleft()
             self._taken = 0
-        due = (now_ns - self._begin_ns) * self._rate // _SECOND_NS - self._taken
-        late = due - max(1, CATCH_UP_NS * self._rate // _SECOND_NS)
+        due = (now_ns - self._begin_ns) * self._rate // SECOND_NS - self._taken
+        late = due - max(1, CATCH_UP_NS * self._rate // SECOND_NS)
         if late > 0:
             self.skipped += late
             self._taken += late

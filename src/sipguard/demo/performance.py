@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sipguard.core.levels import State
+from sipguard.core.meters import SECOND_NS
 from sipguard.demo.process import Child
 from sipguard.demo.recorder import Reading, Recorder
 from sipguard.demo.subject import Subject
@@ -17,8 +18,7 @@ from sipguard.demo.tally import Tally
 from sipguard.demo.walk import PARAMETERS, WALK, Step
 from sipguard.lab.plots import Sample
 
-_SECOND_NS = 1_000_000_000
-_WINDOW_NS = PARAMETERS.TR * 1_000_000
+_WINDOW_NS = PARAMETERS.window_ns
 _AFTER_NS = _WINDOW_NS // 25
 _GLANCE_S = 0.02
 _LEAD_NS = 50_000_000
@@ -108,10 +108,10 @@ class Performance:
             if step.on_second:
                 # The children share this clock (CLOCK_MONOTONIC); the guard's seconds run from its origin.
                 since_ns = start_ns + _LEAD_NS - self.subject.origin_ns
-                start_ns = self.subject.origin_ns - (-since_ns // _SECOND_NS) * _SECOND_NS
+                start_ns = self.subject.origin_ns - (-since_ns // SECOND_NS) * SECOND_NS
             assert self._load is not None
             self._load.say(f"rate {step.rate} {start_ns}")
-            await asyncio.sleep(max(0, start_ns - time.monotonic_ns()) / _SECOND_NS)
+            await asyncio.sleep(max(0, start_ns - time.monotonic_ns()) / SECOND_NS)
             self.begun.append((step, start_ns))
             self._on_step(step, self._elapsed_s(start_ns))
             if step.state is not None:
@@ -120,7 +120,7 @@ class Performance:
 
     async def _reach(self, state: State, within_s: float) -> None:
         """Until the guard tells of this state; what is not reached is told at the end."""
-        deadline_ns = time.monotonic_ns() + int(within_s * _SECOND_NS)
+        deadline_ns = time.monotonic_ns() + int(within_s * SECOND_NS)
         while self.subject.state is not state and time.monotonic_ns() < deadline_ns:
             await asyncio.sleep(_GLANCE_S)
 
@@ -129,7 +129,7 @@ class Performance:
         while True:
             since_ns = time.monotonic_ns() - self.subject.origin_ns
             wait_ns = _WINDOW_NS - (since_ns - _AFTER_NS) % _WINDOW_NS
-            await asyncio.sleep(wait_ns / _SECOND_NS)
+            await asyncio.sleep(wait_ns / SECOND_NS)
             status = await self.subject.status()
             sample = self.recorder.add(status) if status is not None else None
             reading = self.recorder.last
@@ -137,7 +137,7 @@ class Performance:
                 self._on_moment(Moment(self._elapsed_s(reading.now_ns), self.begun[-1][0], reading, sample, self.tally))
 
     def _elapsed_s(self, now_ns: int) -> float:
-        return (now_ns - self.subject.origin_ns) / _SECOND_NS
+        return (now_ns - self.subject.origin_ns) / SECOND_NS
 
     def _heard(self, line: str) -> None:
         try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sipguard.core.meters import SECOND_NS
 from sipguard.lab.plots import Sample
-
-_SECOND_NS = 1_000_000_000
 
 
 class Reading(NamedTuple):
@@ -59,7 +58,7 @@ class Recorder:
         if new.now_ns <= old.now_ns:
             return None
         self.readings.append(new)
-        seconds = (new.now_ns - old.now_ns) / _SECOND_NS
+        seconds = (new.now_ns - old.now_ns) / SECOND_NS
         sample = Sample(
             old.now_ns,
             new.now_ns,

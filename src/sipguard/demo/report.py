@@ -9,14 +9,13 @@ from pathlib import Path
 from rich.table import Table
 
 from sipguard.core.levels import State
+from sipguard.core.meters import SECOND_NS
 from sipguard.core.parameters import Parameters
 from sipguard.core.verdicts import Change
 from sipguard.demo.performance import Performance
 from sipguard.demo.tally import Tally
 from sipguard.demo.walk import EXPECTED, PARAMETERS
 from sipguard.lab.plots import Mark, Sample, draw_run
-
-_SECOND_NS = 1_000_000_000
 
 
 def missing(changes: Sequence[Change], lcps_refused: int) -> list[str]:
@@ -47,7 +46,7 @@ def states_table(changes: Sequence[Change], origin_ns: int, end_ns: int, paramet
     entries += [(change.after, change.time_ns, _because(change, parameters)) for change in changes]
     ends = [entry[1] for entry in entries[1:]] + [max(end_ns, entries[-1][1])]
     for (state, start_ns, because), finish_ns in zip(entries, ends, strict=True):
-        entered_s, lasted_s = (start_ns - origin_ns) / _SECOND_NS, (finish_ns - start_ns) / _SECOND_NS
+        entered_s, lasted_s = (start_ns - origin_ns) / SECOND_NS, (finish_ns - start_ns) / SECOND_NS
         table.add_row(state.value, f"{entered_s:.1f}", f"{lasted_s:.1f}", because)
     return table
 
