@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import random
 import struct
 import tracemalloc
 from pathlib import Path
@@ -157,16 +158,39 @@ def test_a_cut_gzip_gives_what_came_before() -> None:
 
 def test_damage_in_the_middle_loses_one_record() -> None:
     """A record header overwritten: reading goes on with the next."""
-    for data, start in ((pcap(FRAMES, nano=True), 24), (ng_file(), len(section() + interface(ETHERNET, resolution=9)))):
-        size = (len(data) - start) // len(FRAMES)
-        record = size * 20 + start
-        # All records are of nearly one length; find the exact place.
-        record = data.index(FRAMES[20][1]) - (16 if data is not ng_file() and start == 24 else 28)
+    for data, header in ((pcap(FRAMES, nano=True), 16), (ng_file(), 28)):
+        record = data.index(FRAMES[20][1]) - header
         spoilt = data[:record] + b"\xff" * 16 + data[record + 16 :]
         packets, damages = read(spoilt)
         assert packets == expected()[:20] + expected()[21:]
         assert [offset for offset, _ in damages] == [record]
         assert "reading goes on at offset" in damages[0][1]
+
+
+@pytest.mark.parametrize("field", [0, 4, 8, 12])
+def test_any_spoilt_field_of_a_record_header(field: int) -> None:
+    """Seconds and lengths that are possible cannot be told from true ones; impossible ones are damage, and cost one record."""
+    data = bytearray(pcap(FRAMES, nano=True))
+    record = bytes(data).index(FRAMES[20][1]) - 16
+    data[record + field : record + field + 4] = b"\xff\xff\xff\xff"
+    packets, damages = read(bytes(data))
+    if field in (4, 8):
+        assert packets == expected()[:20] + expected()[21:]
+        assert [offset for offset, _ in damages] == [record]
+    else:
+        assert [frame for _, _, frame in packets] == [frame for _, frame in FRAMES]
+        assert damages == []
+
+
+@pytest.mark.parametrize("ng", [False, True])
+def test_behind_much_damage_reading_goes_on(ng: bool) -> None:
+    """More of it than is read at once."""
+    data = ng_file() if ng else pcap(FRAMES, nano=True)
+    begin = data.index(FRAMES[20][1]) - (28 if ng else 16)
+    junk = b"\xff" * 16 + random.Random(5).randbytes(2 * CHUNK + 4 * 5)
+    packets, damages = read(data[:begin] + junk + data[begin:])
+    assert packets == expected()
+    assert [offset for offset, _ in damages] == [begin]
 
 
 def ng_file() -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sipguard.lab.capture.acks import MAX_FINALS, MEMORY_NS, OwnFinals
 from sipguard.lab.capture.decoder import MAX_DEPTH, Decoder
 from sipguard.lab.capture.fragments import MAX_BYTES, MAX_DATAGRAMS, TIMEOUT_NS, Reassembler
 from sipguard.lab.capture.ip import read_ip
@@ -207,6 +208,14 @@ def test_esp_that_does_not_encrypt(icv: int) -> None:
     assert methods([(RAW, ip(esp(bytes(segment), TCP, icv), 50))]) == ["OPTIONS"]
 
 
+def test_esp_that_only_looks_so() -> None:
+    """Padding other than 1, 2, 3 …, a UDP length that does not fit: encrypted, nothing is read into it."""
+    good = esp(udp(OPTIONS), UDP)
+    assert methods([(RAW, ip(good, 50))]) == ["OPTIONS"]
+    assert methods([(RAW, ip(good[:-15] + b"\7" + good[-14:], 50))]) == []
+    assert methods([(RAW, ip(good[:8] + b"xx" + good[8:], 50))]) == []
+
+
 def test_tunnels_within_tunnels_end() -> None:
     packet = PACKET
     for _ in range(MAX_DEPTH):
@@ -251,6 +260,18 @@ def test_a_datagram_with_a_fragment_missing_does_not_count() -> None:
     decoder = Decoder()
     assert methods([*v4_fragments(LONG, 1000)[:-1], *v4_fragments(LONG, 1000, identity=8)], decoder) == ["INVITE"]
     assert decoder.incomplete_datagrams == 1
+
+
+def test_a_first_fragment_alone_does_not_count_though_its_datagram_would_fit() -> None:
+    packet = bytearray(PACKET)
+    packet[6] |= 0x20  # more fragments
+    assert methods([(RAW, bytes(packet))]) == []
+
+
+def test_a_fragment_cut_by_the_snap_length_makes_no_datagram() -> None:
+    parts = v4_fragments(LONG, 1000)
+    cut = [(link, frame[:500]) for link, frame in parts[:1]]
+    assert methods([*cut, *parts[1:]]) == []
 
 
 def test_tiny_fragments_split_the_request_line() -> None:
@@ -332,12 +353,26 @@ def test_acks_to_the_503s_of_a_capture_taken_at_a_guard() -> None:
     assert methods(frames, Decoder(own_finals=True, targets=elsewhere)) == []
 
 
+def test_a_503_is_remembered_for_32_seconds() -> None:
+    """64·T1: no ACK to it comes later (RFC 3261 17.1.1.2)."""
+    for at_ns, expected in ((MEMORY_NS - 1, []), (MEMORY_NS, ["ACK"])):
+        packets = [(0, ETHERNET, udp4(response(503), SERVER, CLIENT)), (at_ns, ETHERNET, udp4(ack()))]
+        assert [request.method for request in Decoder(own_finals=True).requests(packets)] == expected
+
+
 def test_uris_that_are_always_passed() -> None:
     """DESIGN §3 `exempt_uris`: told by the Request-URI's beginning, in any case; named so that no set of methods has it."""
     emergency = sip("INVITE").replace(b"sip:bob@example.com SIP", b"URN:service:sos.police SIP")
     frames = [(ETHERNET, udp4(emergency)), (ETHERNET, udp4(sip("INVITE")))]
     assert methods(frames, Decoder(exempt_uris=["urn:service:sos"])) == ["INVITE (exempt)", "INVITE"]
     assert methods(frames) == ["INVITE", "INVITE"]
+
+
+def test_remembered_503s_are_bounded() -> None:
+    finals = OwnFinals()
+    for number in range(MAX_FINALS + 10):
+        finals.note(response(503, number), 0)
+    assert len(finals) == MAX_FINALS
 
 
 @given(
