@@ -156,10 +156,15 @@ class OverloadController:
         self._second.roll(self._now_ns)
         self._second.total += n
         passed = self._passed_of(method, n)
-        shed = _REJECT if self._level.state in (_NORMAL, _AROUND) else _DROP
+        self.allowed += passed
         if self._allowance is not None and self._level.state is not _NORMAL:
             self._allowance.spend(passed)
-        return self._tally([(verdict, count) for verdict, count in ((_ALLOW, passed), (shed, n - passed)) if count])
+        if passed == n:
+            return [(_ALLOW, n)]
+        verdict = self._shed(_REJECT if self._level.state in (_NORMAL, _AROUND) else _DROP, n - passed)
+        if passed == 0 or verdict is _ALLOW:
+            return [(verdict, n)]
+        return [(_ALLOW, passed), (verdict, n - passed)]
 
     def count(self, n: int, *, now_ns: int) -> None:
         """Count n requests decided elsewhere (kernel, another worker); no verdict, no cycle evaluated.
@@ -284,7 +289,7 @@ class OverloadController:
                     allowance.spend(1)
                 self.allowed += 1
                 return _ALLOW
-        return self._tally([(verdict, 1)])[0][0]
+        return self._shed(verdict, 1)
 
     def _passed_of(self, method: str, n: int) -> int:
         """How many of n requests, already counted, of one method at one instant are let through (the first ones)."""
@@ -298,21 +303,20 @@ class OverloadController:
             return n
         return 0 if self._allowance is None else min(n, self._allowance.left)
 
-    def _tally(self, runs: list[tuple[Verdict, int]]) -> list[tuple[Verdict, int]]:
-        """Count what is returned; in shadow mode that is allow, and what would have been is counted apart (SPEC X2)."""
-        enforce = self._policy.enforce
-        for verdict, n in runs:
-            if verdict is _ALLOW:
-                self.allowed += n
-            elif not enforce:
-                self.allowed += n
-                self.shadow_rejected += n if verdict is _REJECT else 0
-                self.shadow_dropped += n if verdict is _DROP else 0
-            elif verdict is _REJECT:
+    def _shed(self, verdict: Verdict, n: int) -> Verdict:
+        """Count n requests refused or dropped, and what is returned for each: in shadow mode allow (SPEC X2)."""
+        if self._policy.enforce:
+            if verdict is _REJECT:
                 self.rejected += n
             else:
                 self.dropped += n
-        return runs if enforce else [(_ALLOW, sum(n for _, n in runs))]
+            return verdict
+        self.allowed += n
+        if verdict is _REJECT:
+            self.shadow_rejected += n
+        else:
+            self.shadow_dropped += n
+        return _ALLOW
 
 
 def _check_count(n: int) -> None:
