@@ -81,9 +81,7 @@ class Front:
 
     def _judge_part(self, verdicts: Codes, methods: Codes, now_ns: int) -> None:
         """Requests of one window and one second."""
-        free = self._order_is_free(len(methods))
-        self._total += len(methods)
-        if free:
+        if self._order_is_free(len(methods)):
             for code in np.flatnonzero(np.bincount(methods)).tolist():
                 places = methods == code
                 verdicts[places] = self._runs(code, int(np.count_nonzero(places)), now_ns)
@@ -91,6 +89,9 @@ class Front:
         edges = [0, *(np.flatnonzero(np.diff(methods)) + 1).tolist(), len(methods)]
         for start, end in pairwise(edges):
             verdicts[start:end] = self._runs(int(methods[start]), end - start, now_ns)
+            if end < len(methods) and self._order_is_free(len(methods) - end):
+                self._judge_part(verdicts[end:], methods[end:], now_ns)
+                return
 
     def _order_is_free(self, n: int) -> bool:
         controller = self.controller
@@ -102,6 +103,7 @@ class Front:
     def _runs(self, code: int, n: int, now_ns: int) -> Codes | int:
         """The verdicts of n requests of one method in a row; one number where all are the same."""
         runs = self.controller.admit_many(METHODS[code], n, now_ns=now_ns)
+        self._total += n
         if runs[-1][0] is not Verdict.ALLOW and self.controller.state is not State.NORMAL:
             self._spent_ns = self.controller.next_deadline_ns
         if len(runs) == 1:

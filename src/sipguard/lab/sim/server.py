@@ -13,6 +13,7 @@ from sipguard.lab.sim.methods import METHODS
 _SECOND_NS = 1_000_000_000
 #: A request the queue had no room for.
 OVERFLOW = -1
+_NEVER = 1 << 62
 
 
 class Server:
@@ -106,16 +107,20 @@ class Server:
         return min(lowest, default=None)
 
     def _queue(self, times_ns: list[int], work_ns: list[int]) -> list[int]:
-        inside, bound, thrash = self._inside, self.spec.queue, self.spec.thrash / self.spec.queue
+        inside, thrash = self._inside, self.spec.thrash / self.spec.queue
         refuse_ns = int(self.spec.refuse_cost * self._mean_ns) if self.spec.full == "refuse" else 0
-        free_ns, waited_ns, busy_ns = self._free_ns, 0, 0
+        free_ns, up_ns, waited_ns, busy_ns = self._free_ns, self._up_ns, 0, 0
+        room = self.spec.queue - len(inside)
+        next_ns = inside[0] if inside else _NEVER
         leaves = []
         for time_ns, need_ns in zip(times_ns, work_ns, strict=True):
-            while inside and inside[0] <= time_ns:
+            while next_ns <= time_ns:
                 inside.popleft()
-            if len(inside) >= bound or time_ns < self._up_ns:
+                room += 1
+                next_ns = inside[0] if inside else _NEVER
+            if not room or time_ns < up_ns:
                 leaves.append(OVERFLOW)
-                if time_ns >= self._up_ns:
+                if refuse_ns and time_ns >= up_ns:
                     free_ns += refuse_ns
                     busy_ns += refuse_ns
                 continue
@@ -126,7 +131,10 @@ class Server:
             else:
                 free_ns = time_ns + takes_ns
             busy_ns += takes_ns
+            if not inside:
+                next_ns = free_ns
             inside.append(free_ns)
+            room -= 1
             leaves.append(free_ns)
         self._free_ns = free_ns
         self.waited_ns += waited_ns
