@@ -56,7 +56,7 @@ def simulate(
 ) -> None:
     """Clients with their timers, redials and refreshes, servers that drown, the guard between them; the loop is closed.
 
-    The flags of the law win over the scenario's own [guard]; their defaults are the scenario's, not those shown here.
+    The flags of the law win over the scenario's own settings, which also are their defaults, not those shown here.
     """
     law = {
         **dict(zip(("lc", "lcdm", "lcps", "lrc", "pc", "tr"), (lc, lcdm, lcps, lrc, pc, tr), strict=True)),
