@@ -216,14 +216,8 @@ class OverloadController:
         old, self._parameters = self._parameters, parameters
         level = self._level
         before, patience_run, relax_run = level.state, level.patience_run, level.relax_run
-        if parameters.PC != old.PC:
-            level.patience_run = 0
-        if parameters.LRC != old.LRC:
-            level.relax_run = 0
-        if parameters.LCDM != old.LCDM:
-            level.change_mode(parameters.LCDM)
+        level.reconfigure(old, parameters)
         if parameters.TR != old.TR:
-            level.patience_run = level.relax_run = 0
             self._window = Window(self._now_ns, parameters.window_ns)
             if self._allowance is not None:
                 self._allowance.clear()

@@ -10,6 +10,11 @@ L5. around or critical, below: relax run + 1; at LRC: normal. Any cycle that is 
 L6. critical, over: stays critical, never back through around.
 L7. The way back is always straight to normal.
 
+    New parameters while running move it too:
+
+C2. PC, LCDM: patience run = 0. LRC: relax run = 0. TR: both. A new LCDM in a critical state: drop_only to critical_limit,
+    denial_only to around_critical_limit, denial_to_drop keeps the state.
+
 The source spells the second state `aroud_critical_limit` in places; it is the same state.
 """
 
@@ -104,7 +109,7 @@ class Step(NamedTuple):
 
 
 class LevelMachine:
-    """The state and its two runs; moved once a cycle by `evaluate` (SPEC §4), else only by `change_mode` (SPEC C2)."""
+    """The state and its two runs; moved once a cycle by `evaluate` (SPEC §4), else only by `reconfigure` (SPEC C2)."""
 
     __slots__ = ("patience_run", "relax_run", "state")
 
@@ -133,6 +138,15 @@ class LevelMachine:
             self.patience_run = self.relax_run = 0
             return step
         return Step(self.state, self.patience_run, self.relax_run)
+
+    def reconfigure(self, old: Parameters, new: Parameters) -> None:
+        """New parameters while running (SPEC C2)."""
+        if new.LCDM != old.LCDM:
+            self.change_mode(new.LCDM)
+        if new.PC != old.PC or new.TR != old.TR:
+            self.patience_run = 0
+        if new.LRC != old.LRC or new.TR != old.TR:
+            self.relax_run = 0
 
     def change_mode(self, mode: Lcdm) -> None:
         """A new LCDM while running (SPEC C2): the patience run starts again; a critical state follows the mode."""
