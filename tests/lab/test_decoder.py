@@ -147,6 +147,12 @@ def test_a_short_snap_length_still_counts_by_the_request_line() -> None:
     assert decoder.tally.cut == 2
 
 
+def test_a_segment_cut_within_a_body_does_not_end_its_stream() -> None:
+    first, second = sip("INVITE", body=b"v=0\r\n" * 200), sip("BYE", 2)
+    frames = [ip(tcp(first, 1), TCP)[:600], ip(tcp(second, 1 + len(first)), TCP)]
+    assert methods([(RAW, frame) for frame in frames]) == ["INVITE", "BYE"]
+
+
 def test_what_is_no_request() -> None:
     """SPEC M2: responses never count; nor keep-alives, STUN, RTP, SSDP, emptiness."""
     payloads = [b"", b"\r\n\r\n", b"\0\0", b"\x80\x08" + bytes(160), b"hello", response(200)]
@@ -268,10 +274,12 @@ def test_a_first_fragment_alone_does_not_count_though_its_datagram_would_fit() -
     assert methods([(RAW, bytes(packet))]) == []
 
 
-def test_a_fragment_cut_by_the_snap_length_makes_no_datagram() -> None:
-    parts = v4_fragments(LONG, 1000)
-    cut = [(link, frame[:500]) for link, frame in parts[:1]]
-    assert methods([*cut, *parts[1:]]) == []
+def test_fragments_cut_by_the_snap_length_count_by_their_request_line() -> None:
+    """All fragments were there, none whole; the second datagram lacks one altogether."""
+    decoder = Decoder()
+    cut = [(link, frame[:150]) for link, frame in v4_fragments(LONG, 1000)]
+    assert methods([*cut, *v4_fragments(LONG, 1000, identity=8)[1:]], decoder) == ["INVITE"]
+    assert decoder.tally.cut == len(cut)
 
 
 def test_tiny_fragments_split_the_request_line() -> None:

@@ -157,7 +157,7 @@ def _facts(inputs: Sequence[Input], decoder: Decoder, study: Study) -> list[tupl
         ("ACKs to the guard's own 503, absorbed (SPEC M2)", tally.absorbed),
         ("requests before the origin, left out", study.early),
         ("packets out of tunnels", tally.tunnelled),
-        ("datagrams captured in part", tally.cut),
+        ("packets captured in part", tally.cut),
         ("datagrams with fragments missing", decoder.incomplete_datagrams),
         ("TCP gaps", streams.gaps),
         ("TCP streams whose framing was lost", streams.broken),

@@ -111,11 +111,14 @@ class Decoder:
             return ()
         if packet.identity is not None:
             self.tally.fragments += 1
-            whole = self._fragments.add(packet, data[packet.start : packet.end], now_ns)
+            # What was not captured is made up: the request line is in what was.
+            load = data[packet.start : packet.end] + bytes(packet.cut)
+            self.tally.cut += packet.cut > 0
+            whole = self._fragments.add(packet, load, now_ns)
             if whole is None:
                 return ()
             protocol, data = whole
-            packet = packet._replace(protocol=protocol, start=0, end=len(data), whole=True, identity=None)
+            packet = packet._replace(protocol=protocol, start=0, end=len(data), cut=0, identity=None)
         return self._load(now_ns, data, packet, depth)
 
     def _load(self, now_ns: int, data: bytes, packet: Datagram, depth: int) -> Iterable[Request]:
@@ -148,7 +151,7 @@ class Decoder:
         sport, dport, length = _PORTS(data, packet.start)
         # Length 0: a large send, not yet cut up.
         end = min(packet.end, packet.start + length) if length else packet.end
-        if packet.whole and end - packet.start < length:
+        if not packet.cut and end - packet.start < length:
             # Longer than the IP packet it is in: no socket would see it.
             self.tally.malformed += 1
             return ()
@@ -171,6 +174,10 @@ class Decoder:
             return ()
         key = (packet.source, sport, packet.destination, dport)
         payload = data[packet.start + (length >> 4) * 4 : packet.end]
+        if packet.cut:
+            # Made up, so that a message cut within its body does not end the stream.
+            self.tally.cut += 1
+            payload += bytes(packet.cut)
         requests: list[Request] = []
         for message in self.streams.add(key, sequence, flags, payload, now_ns):
             requests += self._message(now_ns, message, "tcp", packet.source, key[2:], sport)

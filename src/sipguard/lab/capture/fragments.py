@@ -72,7 +72,7 @@ class Reassembler:
     def _accept(self, partial: _Partial, fragment: Datagram, load: bytes) -> bool:
         """Keep the fragment; False when it cannot belong to any datagram."""
         end = fragment.first + len(load)
-        if end > MAX_LOAD or (fragment.more and not load) or not fragment.whole:
+        if end > MAX_LOAD or (fragment.more and not load):
             return False
         if not fragment.more:
             if partial.total is not None and partial.total != end:

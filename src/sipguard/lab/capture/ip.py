@@ -20,8 +20,9 @@ class Datagram(NamedTuple):
     """An IP packet's load.
 
     protocol: of what begins at `start`. start, end: offsets of the load in the captured bytes; end goes no further than
-    what was captured. whole: all of it was captured. identity, first, more: of a fragment, its datagram's identification,
-    where its load belongs in the whole one (bytes), whether more follows; identity is None for what is no fragment.
+    what was captured. cut: bytes of the load that were not captured (a short snap length). identity, first, more: of a
+    fragment, its datagram's identification, where its load belongs in the whole one (bytes), whether more follows;
+    identity is None for what is no fragment.
     """
 
     protocol: int
@@ -29,7 +30,7 @@ class Datagram(NamedTuple):
     destination: bytes
     start: int
     end: int
-    whole: bool
+    cut: int
     identity: int | None
     first: int
     more: bool
@@ -54,17 +55,17 @@ def _read_v4(data: bytes, offset: int, size: int) -> Datagram | None:
     start = offset + header
     if header < 20 or start > size or end < start:
         return None
-    whole = end <= size
+    cut = max(0, end - size)
     at, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
     of = identity if at or more else None
-    return Datagram(protocol, source, destination, start, min(end, size), whole, of, at, more)
+    return Datagram(protocol, source, destination, start, min(end, size), cut, of, at, more)
 
 
 def _read_v6(data: bytes, offset: int, size: int) -> Datagram | None:
     length, protocol, source, destination = _V6(data, offset)
     start = offset + 40
     end = start + length if length else size
-    whole = end <= size
+    cut = max(0, end - size)
     end = min(end, size)
     identity, at, more = None, 0, False
     for _ in range(_MAX_EXTENSIONS):
@@ -77,7 +78,7 @@ def _read_v6(data: bytes, offset: int, size: int) -> Datagram | None:
         elif protocol == _FRAGMENT:
             step = 8
         else:
-            return Datagram(protocol, source, destination, start, end, whole, identity, at, more)
+            return Datagram(protocol, source, destination, start, end, cut, identity, at, more)
         if end - start < step:
             return None
         if protocol == _FRAGMENT:
@@ -89,5 +90,5 @@ def _read_v6(data: bytes, offset: int, size: int) -> Datagram | None:
         start += step
         if at:
             # Only the first fragment has the headers that follow.
-            return Datagram(protocol, source, destination, start, end, whole, identity, at, more)
+            return Datagram(protocol, source, destination, start, end, cut, identity, at, more)
     return None

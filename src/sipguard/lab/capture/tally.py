@@ -8,9 +8,9 @@ class Tally:
 
     packets, bytes: of the captured records. other_links: of a link type not known here. not_ip: no IP packet in the frame,
     or its headers cut. fragments: IP fragments. tunnelled: packets found inside others. too_deep: tunnels within tunnels
-    beyond the limit. cut: UDP payloads of which a part was not captured (a short snap length). malformed: UDP headers that
-    claim more than their packet has. udp_responses, tcp_responses: SIP responses. elsewhere: requests to other addresses
-    than those asked for. absorbed: ACKs to a guard's own 503 (SPEC M2).
+    beyond the limit. cut: UDP datagrams, TCP segments and IP fragments of which a part was not captured (a short snap
+    length). malformed: UDP headers that claim more than their packet has. udp_responses, tcp_responses: SIP responses.
+    elsewhere: requests to other addresses than those asked for. absorbed: ACKs to a guard's own 503 (SPEC M2).
     """
 
     __slots__ = (
