@@ -53,12 +53,12 @@ class Recorder(Study):
 
     def run_requests(self, requests: Iterable[Request]) -> None:
         """Requests of captures, in the order of the capture."""
-        for at_ns, method, _, _ in requests:
-            time_ns = at_ns - self.origin_ns
+        for request in requests:
+            time_ns = request.time_ns - self.origin_ns
             if time_ns < 0:
                 self.early += 1
                 continue
-            self._add(time_ns, method, 1)
+            self._add(time_ns, request.method, 1)
 
     def run_events(self, events: Iterable[Event]) -> None:
         """Rows of events, in their order; one of no requests says nothing."""

@@ -1,0 +1,36 @@
+"""A load in, advice out."""
+
+from __future__ import annotations
+
+from sipguard.core.policy import Policy
+from sipguard.lab.tune.choice import choose
+from sipguard.lab.tune.figures import Load, Objective
+from sipguard.lab.tune.reasons import reasons
+from sipguard.lab.tune.report import Advice
+from sipguard.lab.tune.search import Bench, Log, OnProgress, search
+from sipguard.lab.tune.space import Pinned
+
+
+def tune(
+    load: Load,
+    bench: Bench,
+    *,
+    objective: Objective = Objective.GOODPUT,
+    trials: int = 300,
+    seed: int = 1,
+    pinned: Pinned | None = None,
+    policy: Policy | None = None,
+    on_progress: OnProgress | None = None,
+) -> Advice:
+    """Search, choose, and say why.
+
+    trials ≥ 1; pinned: values not searched for, in the ranges of SPEC §1. policy: whose method sets the load has been
+    made with, for the configuration. The same load, trials, seed and pinned values give the same advice on any bench.
+    Raises ModuleNotFoundError without optuna.
+    """
+    fixed = pinned or {}
+    log = Log(bench)
+    search(load, log, trials=trials, seed=seed, pinned=fixed, on_progress=on_progress)
+    choice = choose(load, log, objective, fixed)
+    told = reasons(load, log, choice)
+    return Advice(load, choice, told, trials, seed, len(log.tried), policy or Policy())
