@@ -212,7 +212,11 @@ class Process(GuardProcess):
             found[:] = [self.status()]
             return true_of(found[0])
 
-        wait_until(look, PATIENCE_S, what)
+        try:
+            wait_until(look, PATIENCE_S, what)
+        except PeerError as problem:
+            problem.add_note(repr(found))
+            raise
         return found[0]
 
     def _announced(self) -> bool:

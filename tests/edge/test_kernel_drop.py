@@ -33,7 +33,7 @@ def offered(status: dict[str, Any]) -> int:
     return sum(status["requests"].values())
 
 
-def to_critical(guard: Process, client: UdpPeer, requests: int = 300) -> dict[str, Any]:
+def to_critical(guard: Process, client: UdpPeer, requests: int = 60) -> dict[str, Any]:
     """A burst over LC, perhaps in two windows; the status once all of it is counted and the state is critical."""
     for _ in range(requests):
         client.send(request(), guard.listening())
@@ -80,7 +80,9 @@ def test_a_flood_stays_in_the_kernel_and_nothing_is_lost_from_the_sum(
     before = to_critical(guard, client)
     assert before["kernel"]["attached"]
     server.drain()
-    flood, passing = 40_000, 40
+    # Few enough that what even a stalled guard reads in one cycle cannot have filled its buffer of 4 MiB: then no other
+    # socket's overflow, somewhere on this host, is taken for its own (edge.kernel.attribution).
+    flood, passing = 6000, 6
     models = [request(method) for method in ("INVITE", "REGISTER", "OPTIONS", "MESSAGE")]
     address = guard.listening()
     for n in range(flood):
@@ -88,13 +90,12 @@ def test_a_flood_stays_in_the_kernel_and_nothing_is_lost_from_the_sum(
         if n % 1000 == 0:
             for data in (request("BYE"), request("ACK"), b"ab", STUN, b"\r\n\r\n"):
                 client.send(data, address)
-    status = settled(guard, 300 + flood + 2 * passing)
+    status = settled(guard, 60 + flood + 2 * passing)
     in_kernel = status["kernel_dropped"] - before["kernel_dropped"]
     in_process = status["verdicts"]["drop"] - before["verdicts"]["drop"] - in_kernel
     assert in_process + in_kernel + status["overflowed"] == flood
-    # At most Binomial(40000, 1/64), mean 625 and deviation 25: six of them above. A fast flood is sampled more sparsely, but
-    # never less than 1/4096.
-    assert 0 < in_process < 775
+    # At most Binomial(6000, 1/64), mean 94 and deviation 9.6: six of them above. A fast flood is sampled more sparsely.
+    assert in_process < 152
     assert 64 <= status["kernel"]["sample_one_in"] <= 4096
     assert status["kernel"]["sampled"] - before["kernel"]["sampled"] == in_process
     assert status["requests"]["BYE"] == status["requests"]["ACK"] == passing
@@ -135,7 +136,7 @@ def test_the_return_to_normal_is_exact_though_the_kernel_did_the_dropping(
     back = guard.changes()[1]
     assert (back.before, back.after, back.relax_run) == (CRITICAL, "normal", lrc)
     assert back.time_ns == origin_ns + (window + 1 + lrc) * tr_ns
-    status = settled(guard, 300 + sent)
+    status = settled(guard, 60 + sent)
     assert status["kernel_dropped"] > 0
     assert not status["kernel"]["attached"]
     server.drain()
@@ -180,11 +181,11 @@ def test_in_shadow_mode_no_filter_is_on_and_all_is_passed(launch: Launch, client
     before = to_critical(guard, client)
     for _ in range(1000):
         client.send(request("INVITE"), guard.listening())
-    status = settled(guard, 1300)
-    assert status["verdicts"] == {"allow": 1300, "reject": 0, "drop": 0}
+    status = settled(guard, 1060)
+    assert status["verdicts"] == {"allow": 1060, "reject": 0, "drop": 0}
     assert status["shadow"]["drop"] - before["shadow"]["drop"] == 1000
     assert status["kernel_dropped"] == status["kernel"]["attachments"] == 0
-    assert len(server.drain()) == 1300
+    assert len(server.drain()) == 1060
     assert all(change.line["shadow"] for change in guard.changes())
 
 
@@ -197,7 +198,7 @@ def test_the_totals_are_the_same_with_and_without_the_kernel(
     before = to_critical(guard, client)
     for _ in range(5000):
         client.send(request("INVITE"), guard.listening())
-    status = settled(guard, 5300)
+    status = settled(guard, 5060)
     assert status["verdicts"]["drop"] - before["verdicts"]["drop"] == 5000 - status["overflowed"]
     # By method it is an estimate where the kernel dropped, exact where the process did.
     assert set(status["requests"]) == {"MESSAGE", "INVITE"}
@@ -222,12 +223,12 @@ def test_exempt_uris_pass_the_kernel_and_the_law(launch: Launch, client: UdpPeer
     ]
     others = ["sip:1123@example.org", "sip:+112@example.org", "urn:service:so", "sips:112@example.org", "tel:112"]
     for uri in itertools.chain(exempt, others):
-        for _ in range(50):
+        for _ in range(10):
             client.send(request("INVITE", uri=uri), guard.listening())
-    status = settled(guard, 300 + 500)
+    status = settled(guard, 60 + 100)
     seen = [Message.of(data).start.split(" ")[1] for data in server.drain()]
-    assert {uri: seen.count(uri) for uri in seen} == dict.fromkeys(exempt, 50)
-    assert status["verdicts"]["drop"] - before["verdicts"]["drop"] == 250 - status["overflowed"]
+    assert {uri: seen.count(uri) for uri in seen} == dict.fromkeys(exempt, 10)
+    assert status["verdicts"]["drop"] - before["verdicts"]["drop"] == 50 - status["overflowed"]
 
 
 def burst_on_a_stopped_guard(guard: Process, client: UdpPeer, data: bytes, n: int) -> None:
