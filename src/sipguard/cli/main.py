@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sipguard import __version__
-from sipguard.cli import check, demo, params, replay, run, simulate, status
+from sipguard.cli import check, demo, params, replay, run, simulate, status, tune
 from sipguard.manage.config import SettingsError
 
 app = typer.Typer(
@@ -41,7 +41,7 @@ def _options(
     """Options of no command."""
 
 
-for _command in (run, demo, check, params, replay, simulate, status):
+for _command in (run, demo, check, params, replay, simulate, tune, status):
     _command.register(app)
 
 

@@ -63,6 +63,32 @@ class CaptureLoad:
         """Where more comes than the server can do: seconds over the capacity, calms of under CALM_S bridged."""
         return tuple((float(storm.begin), None if storm.open else float(storm.end)) for storm in self._storms)
 
+    def about(self) -> list[str]:
+        """The model, said plainly; what this recording cannot tell."""
+        told = [
+            f"Open loop: the server is a capacity of {self.capacity:g} requests/s. What passes in a second up to that is "
+            "served; beyond it is overload, served by nobody. Goodput is served less overload, of what could be served.",
+            "Clients of a recording do not answer to the guard: 503 and silence are alike here, so LCDM and PC are not "
+            "from this load but by rule.",
+        ]
+        if self.unsheddable:
+            told.append(
+                f"{100 * self.unsheddable:.1f} % of the requests cannot be shed (BYE, ACK, …): they pass in every state, "
+                "and LC has to leave room for them."
+            )
+        if not self._storms:
+            told.append(
+                "The load never passes the capacity for long: it says which values leave it alone, not what they do in "
+                "a storm. Try them on one: sipguard simulate --list."
+            )
+        return told
+
+    @property
+    def unsheddable(self) -> float:
+        """Share of the requests that neither 503 nor the drop may touch (SPEC V1)."""
+        counts = self._recording.counts
+        return float(counts[self._recording.codes == 0].sum() / counts.sum())
+
     @property
     def offered(self) -> Ints:
         """Requests in each second; the last one may not be whole."""

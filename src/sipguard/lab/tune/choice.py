@@ -32,9 +32,10 @@ class Choice(NamedTuple):
 
 def choose(load: Load, log: Log, objective: Objective, pinned: space.Pinned) -> Choice:
     """From what was tried; tries a few more for round values. log: not empty."""
-    best = max(each.figures.goodput for each in log.tried)
-    recommended = _rounded(load, log, _best(front(log.tried), objective, best), objective, best, pinned)
-    return Choice(objective, front(log.tried), recommended, best)
+    tried = _allowed(log, pinned)
+    best = max(each.figures.goodput for each in tried)
+    recommended = _rounded(load, log, _best(front(tried), objective, best), objective, best, pinned)
+    return Choice(objective, front(_allowed(log, pinned)), recommended, best)
 
 
 def front(tried: Sequence[Tried]) -> list[Tried]:
@@ -63,6 +64,11 @@ def thinned(front: Sequence[Tried], most: int) -> list[Tried]:
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
+
+
+def _allowed(log: Log, pinned: space.Pinned) -> list[Tried]:
+    """What was tried with the pinned values: to give reasons others were tried as well."""
+    return [each for each in log.tried if pinned.items() <= each.candidate.as_dict().items()]
 
 
 def _steps(each: Tried) -> tuple[int, ...]:

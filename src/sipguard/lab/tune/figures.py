@@ -110,6 +110,10 @@ class Load(Protocol):
     @property
     def storms(self) -> tuple[tuple[float, float | None], ...]: ...
 
+    def about(self) -> list[str]:
+        """What has to be known of it to read the figures, in sentences."""
+        ...
+
     def try_out(self, candidate: Candidate) -> Figures:
         """The same figures for the same candidate, in every process."""
         ...

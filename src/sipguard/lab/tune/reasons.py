@@ -54,25 +54,9 @@ def reasons(load: Load, log: Log, choice: Choice) -> list[Reason]:
 
 def about(load: Load, chosen: Tried) -> list[str]:
     """What has to be known of the load and of how it was weighed."""
-    if load.kind == "capture":
-        told = [
-            f"Open loop: the server is a capacity of {load.capacity:g} requests/s. What passes in a second up to that is "
-            "served; beyond it is overload, served by nobody. Goodput is served less overload, of what could be served.",
-            "Clients of a recording do not answer to the guard: 503 and silence are alike here, so LCDM and PC are not "
-            "from this load but by rule.",
-        ]
-        if not load.storms:
-            told.append(
-                "The load never passes the capacity for long: it says which values leave it alone, not what they do in "
-                "a storm. Try them on one: sipguard simulate --list."
-            )
-        return told
-    told = [
-        f"Closed loop: the clients of {load.name} answer to the guard; servers of {load.capacity:g} units of work/s. "
-        "Goodput is what was served of all that was wanted."
-    ]
-    if chosen.figures.recover_s is None and load.storms[0][1] is not None:
-        told.append("It did not recover within the run: where nothing did, recovery counts as the time that was left.")
+    told = load.about()
+    if chosen.figures.recover_s is None and any(end is not None for _, end in load.storms):
+        told.append("It did not recover within the load: there, recovery counts as the time that was left.")
     return told
 
 

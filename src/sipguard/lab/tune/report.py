@@ -18,6 +18,8 @@ from sipguard.lab.tune.space import NAMES
 #: Rows of the front in the terminal.
 MAX_ROWS = 12
 _WIDTH = 100
+#: Of LCDM, for narrow columns.
+_SHORT: dict[int | str, str] = {"denial_to_drop": "to_drop", "denial_only": "denial", "drop_only": "drop"}
 
 
 class Advice(NamedTuple):
@@ -114,18 +116,18 @@ def _storms(load: Load) -> str:
 
 def _front(choice: Choice) -> Table:
     rows = thinned(choice.front, MAX_ROWS)
-    title = f"Pareto front ({len(rows)} of {len(choice.front)}): none of these is beaten in all three"
+    title = f"Pareto front ({len(rows)} of {len(choice.front)}): goodput, share shed, recovery"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    for column in ("goodput", "shed", "recovery", "alarms", *NAMES):
+    for column in ("good %", "shed %", "rec. s", "alarms", *NAMES):
         table.add_column(column, justify="right", no_wrap=True)
     for each in rows:
         figures, values = each.figures, each.candidate.as_dict()
         table.add_row(
-            f"{100 * figures.goodput:.1f} %",
-            f"{100 * figures.shed:.1f} %",
-            "–" if figures.recover_s is None else f"{figures.recover_s:.1f} s",
+            f"{100 * figures.goodput:.1f}",
+            f"{100 * figures.shed:.1f}",
+            "–" if figures.recover_s is None else f"{figures.recover_s:.1f}",
             str(figures.alarms),
-            *(str(values[name]) for name in NAMES),
+            *(_SHORT.get(values[name], str(values[name])) for name in NAMES),
         )
     return table
 

@@ -54,6 +54,13 @@ class ScenarioLoad:
     def storms(self) -> tuple[tuple[float, float | None], ...]:
         return ((self.scenario.storm_begins_s, self.scenario.storm_ends_s),)
 
+    def about(self) -> list[str]:
+        """How the loop is closed, and what goodput is."""
+        return [
+            f"Closed loop: the clients of {self.name} answer to the guard; servers of {self.capacity:g} units of work/s. "
+            "Goodput is what was served of all that was wanted."
+        ]
+
     def with_guard(self, candidate: Candidate) -> Scenario:
         """The scenario under this candidate."""
         old = self._guard

@@ -10,6 +10,9 @@ from sipguard.lab.tune.report import Advice
 from sipguard.lab.tune.search import Bench, Log, OnProgress, search
 from sipguard.lab.tune.space import Pinned
 
+#: How often the recommended set moves to a better neighbour.
+MAX_STEPS = 3
+
 
 def tune(
     load: Load,
@@ -33,4 +36,10 @@ def tune(
     search(load, log, trials=trials, seed=seed, pinned=fixed, on_progress=on_progress)
     choice = choose(load, log, objective, fixed)
     told = reasons(load, log, choice)
+    for _ in range(MAX_STEPS):
+        # To give reasons its neighbours were tried; one of them may be better.
+        before, choice = choice, choose(load, log, objective, fixed)
+        if choice.recommended == before.recommended:
+            break
+        told = reasons(load, log, choice)
     return Advice(load, choice, told, trials, seed, len(log.tried), policy or Policy())

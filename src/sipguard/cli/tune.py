@@ -1,0 +1,313 @@
+"""`sipguard tune`: parameters for a load, searched for, with reasons and a ready configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from sipguard.cli import options, replay_asked
+from sipguard.manage.config import Problem, Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from sipguard.lab.feed import CaptureOptions
+    from sipguard.lab.tune.figures import Load, Objective
+    from sipguard.lab.tune.report import Advice
+    from sipguard.lab.tune.search import Bench
+
+EXAMPLE = "Example: sipguard tune --capture trunk.pcapng --to 192.0.2.10:5060 --capacity 800/s --out tuned"
+#: What a set-up without a package is told, by the package.
+NEEDS = {
+    "numpy": "tune needs numpy: pip install 'sipguard[lab]'",
+    "optuna": "tune needs optuna: pip install 'sipguard[tune]'",
+    "distributed": "--dask needs dask.distributed: pip install 'sipguard[tune]'",
+}
+CAPACITY_FORM = "requests per second that the protected servers can do, 1 … 10000, as 800/s or 800"
+#: Trials where none are asked for: one of a capture costs milliseconds, one of a scenario a whole simulation.
+TRIALS = {"capture": 300, "scenario": 60}
+MAX_TRIALS, MAX_JOBS = 100_000, 256
+
+_CAPACITY = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(?:/s)?", re.ASCII)
+_LAW = "The law (a value given is kept, not searched for)"
+_INPUT = "Captures"
+
+
+def register(app: typer.Typer) -> None:
+    """Make it a command of `app`."""
+    app.command("tune", epilog=EXAMPLE)(tune)
+
+
+def _pinned(what: str) -> object:
+    return typer.Option(help=f"{what}.", rich_help_panel=_LAW)
+
+
+def tune(
+    capture: Annotated[
+        list[str] | None,
+        typer.Option(help="pcap, pcapng, CSV or JSONL, as for replay; may be repeated.", metavar="FILE"),
+    ] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help="A storm, as for simulate: by name, or a TOML file.", metavar="NAME|FILE")
+    ] = None,
+    capacity: Annotated[
+        str | None,
+        typer.Option(help="What the protected servers can do, as 800/s. (scenario: its own)", metavar="RATE"),
+    ] = None,
+    objective: Annotated[
+        str, typer.Option(help="What to be the best in: goodput, refused or recovery.", metavar="OBJECTIVE")
+    ] = "goodput",
+    trials: Annotated[
+        int | None, typer.Option(help="How many sets to try. (default: 300; scenario: 60)", min=1, max=MAX_TRIALS)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed, the same advice.", min=0, max=2**32 - 1)] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Processes here. (default: one a core)", min=1, max=MAX_JOBS)] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Try them on a dask.distributed cluster.", metavar="tcp://HOST:PORT")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write sipguard.toml and tune.json there.", metavar="DIRECTORY")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON in place of the tables.")] = False,
+    ports: Annotated[
+        list[str] | None,
+        typer.Option(help="UDP and TCP ports to look at. (default: all)", rich_help_panel=_INPUT, metavar="PORTS"),
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Count only what is sent to these servers. (default: to any)",
+            rich_help_panel=_INPUT,
+            metavar="IP[:PORT]",
+        ),
+    ] = None,
+    at_guard: Annotated[
+        bool,
+        typer.Option(
+            "--at-guard", help="Taken at a guard: ACKs to the 503s in it do not count.", rich_help_panel=_INPUT
+        ),
+    ] = False,
+    lc: Annotated[int | None, _pinned("Level Critical, 1 … 10000 requests/s")] = None,
+    lcdm: Annotated[str | None, _pinned("Level Critical Drop Mode")] = None,
+    lcps: Annotated[int | None, _pinned("Limit Critical Per Second, 1 … 10000 requests/s of growth")] = None,
+    lrc: Annotated[int | None, _pinned("Lockdown Relax Coefficient, 1 … 100 cycles of TR")] = None,
+    pc: Annotated[int | None, _pinned("Patience Time Coefficient, 1 … 10000 cycles of TR")] = None,
+    tr: Annotated[int | None, _pinned("Time Request, 100 … 1000 ms")] = None,
+    shed: Annotated[str | None, _pinned("all or excess")] = None,
+    refuse_methods: options.RefuseMethods = None,
+    drop_methods: options.DropMethods = None,
+) -> None:
+    """Search LC, LCPS, LRC, PC, TR, LCDM and shed for a load: the Pareto front, one set recommended and why, a ready TOML.
+
+    A capture is an open loop: its clients do not answer to the guard, the server behind it is a capacity and no more. A
+    scenario is a closed one: simulated clients repeat, redial, give up.
+    """
+    law = {"lc": lc, "lcdm": lcdm, "lcps": lcps, "lrc": lrc, "pc": pc, "tr": tr}
+    methods = {"refuse_methods": options.names(refuse_methods), "drop_methods": options.names(drop_methods)}
+    settings = load_settings(None, {**law, "shed": shed, **methods})
+    pinned = {key.upper(): value for key, value in law.items() if value is not None}
+    pinned |= {"shed": shed} if shed is not None else {}
+    with _needs():
+        asked = _checked(capture, scenario, capacity, objective)
+        if capture:
+            reading = replay_asked.reading(settings, options.names(ports), options.names(to), at_guard, "first")
+            load = _capture_load(capture, settings, reading, asked.capacity or 0.0)
+        else:
+            load = _scenario_load(scenario or "", asked.capacity, methods, seed)
+        advice = _search(load, settings, pinned, asked.objective, trials or TRIALS[load.kind], seed, jobs, dask)
+    _tell(advice, out, as_json)
+
+
+class _Asked(NamedTuple):
+    """What the flags mean, checked."""
+
+    capacity: float | None
+    objective: Objective
+
+
+def _checked(capture: Sequence[str] | None, scenario: str | None, capacity: str | None, objective: str) -> _Asked:
+    """Everything wrong with these flags at once."""
+    from sipguard.lab.tune.figures import Objective
+
+    problems: list[Problem] = []
+    if bool(capture) is (scenario is not None):
+        given = scenario if capture else None
+        problems.append(Problem("scenario", given, "either --capture or --scenario", by_flag=True))
+    found = None if capacity is None else _CAPACITY.fullmatch(capacity.strip())
+    value = float(found[1]) if found else None
+    if (capacity is not None or capture) and (value is None or not 1 <= value <= 10_000):
+        problems.append(Problem("capacity", capacity, CAPACITY_FORM, by_flag=True))
+    if objective not in list(Objective):
+        problems.append(Problem("objective", objective, "one of " + ", ".join(Objective), by_flag=True))
+    if problems:
+        raise SettingsError(tuple(problems))
+    return _Asked(value, Objective(objective))
+
+
+# -- loads -------------------------------------------------------------------------------------------------------------
+
+
+def _capture_load(files: Sequence[str], settings: Settings, reading: CaptureOptions, capacity: float) -> Load:
+    from sipguard.lab.capture.files import Input
+    from sipguard.lab.capture.records import CaptureError
+    from sipguard.lab.feed import feed
+    from sipguard.lab.progress import progress
+    from sipguard.lab.replay import RowError
+    from sipguard.lab.tune.capture_load import CaptureLoad
+    from sipguard.lab.tune.recording import Recorder, RecordingError
+
+    recorders: list[Recorder] = []
+
+    def make(origin_ns: int) -> Recorder:
+        recorders.append(Recorder(settings.policy, origin_ns))
+        return recorders[-1]
+
+    try:
+        inputs = [Input(name) for name in files]
+        sizes = [each.size for each in inputs]
+        with progress(None if None in sizes else sum(filter(None, sizes)), "reading") as on_read:
+            fed = feed(inputs, make, reading, None, on_read)
+        recording = recorders[0].recording()
+    except OSError as error:
+        allowed = f"files that can be read ({error.strerror})"
+        raise SettingsError((Problem("capture", error.filename or files[0], allowed, by_flag=True),)) from None
+    except (CaptureError, RowError, RecordingError) as error:
+        typer.echo(f"error: {', '.join(files)}: {error}", err=True)
+        raise typer.Exit(2) from None
+    for damage in fed.damages:
+        typer.echo(f"warning: {damage}", err=True)
+    return CaptureLoad(recording, capacity, ", ".join(Path(name).name for name in files))
+
+
+def _scenario_load(name: str, capacity: float | None, methods: Mapping[str, list[str] | None], seed: int) -> Load:
+    from sipguard.lab.sim.problem import ScenarioError
+    from sipguard.lab.sim.scenario_file import load, with_law
+    from sipguard.lab.tune.scenario_load import ScenarioLoad
+
+    try:
+        storm = with_law(load(name), methods)
+    except ScenarioError as error:
+        raise SettingsError(tuple(Problem(each.key, each.value, each.allowed) for each in error.problems)) from None
+    if capacity is not None:
+        # All servers in proportion, so that together they can do so much.
+        servers = (replace(server, capacity=server.capacity * capacity / storm.capacity) for server in storm.servers)
+        storm = replace(storm, servers=tuple(servers))
+    return ScenarioLoad(storm, seed)
+
+
+# -- the search --------------------------------------------------------------------------------------------------------
+
+
+def _search(
+    load: Load,
+    settings: Settings,
+    pinned: Mapping[str, int | str],
+    objective: Objective,
+    trials: int,
+    seed: int,
+    jobs: int | None,
+    dask: str | None,
+) -> Advice:
+    import optuna  # noqa: F401  before any process is begun: it may be missing
+
+    from sipguard.lab.tune.cluster import ClusterError
+    from sipguard.lab.tune.tune import tune as search
+
+    with ExitStack() as opened:
+        try:
+            bench: Bench = opened.enter_context(_bench(load, jobs, dask))
+            told = opened.enter_context(_progress())
+            return search(
+                load,
+                bench,
+                objective=objective,
+                trials=trials,
+                seed=seed,
+                pinned=pinned,
+                policy=settings.policy,
+                on_progress=told,
+            )
+        except ClusterError as error:
+            typer.echo(f"error: --dask: {error}", err=True)
+            raise typer.Exit(2) from None
+
+
+@contextmanager
+def _bench(load: Load, jobs: int | None, dask: str | None) -> Iterator[Bench]:
+    if dask is None:
+        from sipguard.lab.tune.local import LocalBench
+
+        with LocalBench(load, jobs or os.cpu_count() or 1) as local:
+            yield local
+        return
+    from sipguard.lab.tune.cluster import ClusterBench
+
+    with ClusterBench(load, dask) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _needs() -> Iterator[None]:
+    """A package that is not installed: which command brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in NEEDS:
+            raise
+        typer.echo(f"error: {NEEDS[error.name]}", err=True)
+        raise typer.Exit(2) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal's standard error; nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("trying")
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+# -- the result --------------------------------------------------------------------------------------------------------
+
+
+def _tell(advice: Advice, out: Path | None, as_json: bool) -> None:
+    from sipguard.lab.tune.report import document, print_advice, toml
+
+    text, result = toml(advice), document(advice)
+    written = (
+        [] if out is None else _write(out, {"sipguard.toml": text, "tune.json": json.dumps(result, indent=1) + "\n"})
+    )
+    if as_json:
+        typer.echo(json.dumps(result))
+        return
+    from rich.console import Console
+
+    print_advice(advice, Console())
+    if out is None:
+        typer.echo(text, nl=False)
+    for path in written:
+        typer.echo(str(path))
+
+
+def _write(out: Path, contents: Mapping[str, str]) -> list[Path]:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            (out / name).write_text(content, encoding="utf-8")
+    except OSError as error:
+        allowed = f"a directory that can be written ({error.strerror})"
+        raise SettingsError((Problem("out", str(out), allowed, by_flag=True),)) from None
+    return [out / name for name in contents]
