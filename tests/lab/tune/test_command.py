@@ -50,7 +50,6 @@ def test_from_capture_to_a_configuration_that_check_accepts(capture: Path, tmp_p
         "recommended",
         "time to recover",
         "why",
-        "With shed all",
     ):
         assert row in ran.out
     assert ran.out.endswith(f"{out / 'sipguard.toml'}\n{out / 'tune.json'}\n")
