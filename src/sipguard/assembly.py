@@ -86,7 +86,9 @@ def _bind(assembly: Assembly, endpoint: Endpoint, *, inside: bool) -> Listener:
     advertise = None
     if endpoint.advertise_host is not None:
         advertise = host_port(endpoint.advertise_host, endpoint.advertise_port or port)
-    listener = Listener(len(assembly.sockets), endpoint.transport, endpoint.host, port, inside, advertise)
+    text = f"{'inside' if inside else 'outside'} {endpoint.transport}:{endpoint.host}:{port}"
+    identity = _stable_id(text, 1, {bytes((listener.id,)) for listener in assembly.listeners})
+    listener = Listener(identity[0], endpoint.transport, endpoint.host, port, inside, advertise)
     assembly.sockets.append((listener, sock))
     return listener
 
@@ -107,7 +109,8 @@ def _upstream(assembly: Assembly, address: UpstreamAddress, *, chosen: bool) -> 
     else:
         listener = _inside_towards(assembly, address.transport, address.host, address.port)
     remote = (address.host, address.port, 0, 0) if family_is_v6 else (address.host, address.port)
-    identity = _upstream_id(address, {upstream.id for upstream in assembly.upstreams})
+    text = f"{address.transport}:{address.host}:{address.port}"
+    identity = _stable_id(text, 2, {upstream.id for upstream in assembly.upstreams})
     return Upstream(identity, address.transport, address.host, address.port, address.weight, Flow(listener, remote))
 
 
@@ -120,11 +123,10 @@ def _inside_towards(assembly: Assembly, transport: Transport, host: str, port: i
     return _bind(assembly, Endpoint(transport, local, 0), inside=True)
 
 
-def _upstream_id(address: UpstreamAddress, taken: set[bytes]) -> bytes:
-    """Two bytes from the address, so that a token still names its server after a restart with a longer list."""
-    text = f"{address.transport}:{address.host}:{address.port}".encode()
-    for attempt in range(65536):
-        identity = blake2b(text, digest_size=2, salt=attempt.to_bytes(4)).digest()
+def _stable_id(text: str, octets: int, taken: set[bytes]) -> bytes:
+    """A short name for what text names, so that a token still means it after a restart with a longer list."""
+    for attempt in range(1 << 16):
+        identity = blake2b(text.encode(), digest_size=octets, salt=attempt.to_bytes(4)).digest()
         if identity != NO_UPSTREAM and identity not in taken:
             return identity
-    raise AssemblyError("upstream: too many; allowed are 65535")
+    raise AssemblyError(f"{text}: too many of its kind")

@@ -21,7 +21,7 @@ from sipguard.manage.http import AdminServer
 from tests.cli.sipguard_command import sipguard
 from tests.shared import SHARED
 
-COMMANDS = ("run", "demo", "check", "params", "replay", "status")
+COMMANDS = ("run", "demo", "check", "params", "replay", "simulate", "tune", "status")
 
 
 def test_the_commands_of_this_release_and_no_other() -> None:

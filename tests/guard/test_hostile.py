@@ -196,3 +196,37 @@ def test_port_zero_and_odd_addresses_of_spoofed_sources() -> None:
             if state is A:
                 assert action.flow == flow
                 rig.guard.receive(ack_of(invite, action.data), flow, rig.now_ns)
+
+
+COSTLY = {
+    "lines": "\r\n".join(["X: y"] * 2000),
+    "bare line ends": "X: y" + "\x0b\n" * 8000,
+    "folds": "X: y" + "\r\n " * 4000,
+    "routes": "Route: " + ",".join(["<sip:127.0.0.1;lr>"] * 1500),
+    "quotes": "Via: " + ',"' * 8000,
+    "parameters": "Via: SIP/2.0/UDP h" + ";a" * 8000,
+}
+
+
+@pytest.mark.parametrize("kind", COSTLY)
+def test_a_head_made_to_be_slow_is_counted_and_not_read(kind: str) -> None:
+    """SPEC M2: it counts and is judged; its milliseconds are not taken from the evaluation."""
+    rig = Rig()
+    data = request("OPTIONS", headers=[COSTLY[kind]])
+    assert rig.receive(data) is None
+    assert rig.counters.outcomes == {"too-complex": 1}
+    assert rig.counters.requests == {"OPTIONS": 1}
+    assert rig.controller.allowed == 1
+    assert rig.receive(request("ACK", to_tag="x", headers=[COSTLY[kind]])) is None
+    assert rig.receive(data, rig.server()) is None
+    assert rig.counters.discards == {"inside-too-complex": 1}
+    assert (
+        rig.receive(response_to(request()).replace(b"Content-Length", COSTLY[kind].encode() + b"\r\nContent-Length"))
+        is None
+    )
+    assert rig.counters.discards["too-complex"] == 1
+
+
+def test_a_long_body_is_not_costly() -> None:
+    rig = Rig()
+    assert rig.forwarded(request("MESSAGE", body=b"a,b;c\n" * 5000)).flow == rig.servers[0].flow

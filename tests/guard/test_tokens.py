@@ -208,3 +208,17 @@ def test_dialogs_go_on_under_the_previous_key_until_its_time() -> None:
     assert back.flow == rig.client()
     assert again.receive(response_to(late.data), rig.server(), 3600 * SECOND) is None
     assert again.counters.discards == {"response-not-ours": 1}
+
+
+def test_a_routes_token_opens_no_way_for_a_response() -> None:
+    """The other party of a dialog sees our Record-Route: its token in a Via must not bring a response to that client."""
+    rig = Rig()
+    asked = rig.forwarded(request())
+    signed = values(asked.data, "Record-Route")[0].rpartition(b"sg=")[2].strip(b">")
+    via = values(asked.data, "Via")[0]
+    stolen = via.rpartition(b"sg=")[0] + b"sg=" + signed
+    assert stolen != via
+    answer = response_to(asked.data)
+    assert rig.receive(answer.replace(via, stolen), rig.server()) is None
+    assert rig.counters.discards == {"response-not-ours": 1}
+    assert rig.receive(answer, rig.server()) is not None

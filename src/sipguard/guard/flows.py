@@ -24,7 +24,7 @@ def host_port(host: str, port: int) -> bytes:
 class Listener:
     """One local address of the guard.
 
-    id: 0 … 255, its place in the configuration; signed tokens name it. host: numeric, without brackets, perhaps a
+    id: 0 … 255, the same after a restart; signed tokens name it. host: numeric, without brackets, perhaps a
     wildcard. inside: the side of the protected servers (DESIGN §3: inside is a socket, never a source address).
     advertise: `host:port` to write in Via and Record-Route in place of the bound address (a NAT's outer address).
     """

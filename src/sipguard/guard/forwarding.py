@@ -9,7 +9,7 @@ from sipguard.guard.keys import Keyring, transaction_of
 from sipguard.guard.routing import OwnRoutes, Routing
 from sipguard.guard.settings import GuardSettings
 from sipguard.guard.stamps import COOKIE, Stamps, via_head
-from sipguard.guard.tokens import NO_UPSTREAM, FlowTokens, token_in
+from sipguard.guard.tokens import NO_UPSTREAM, VIA, FlowTokens, token_in
 from sipguard.wire.edits import forward_request, pop_via
 from sipguard.wire.front import pop_front_via
 from sipguard.wire.head import Head, read_head
@@ -108,7 +108,8 @@ class Forwarder:
         insert = stamp.via_head + self._keyring.current.branch(transaction) + stamp.via_tail
         if self._records(head):
             insert += stamp.record_routes
-        data = forward_request(head, insert, received=None, rport=None, drop_routes=routes.own, strip_extra=False)
+        # The source header is for servers: it does not tell one client another's address.
+        data = forward_request(head, insert, received=None, rport=None, drop_routes=routes.own)
         return self._sent(data, head, client)
 
     def _ended_here(self, head: Head, flow: Flow) -> tuple[int, str] | None:
@@ -170,7 +171,7 @@ class Forwarder:
     def _back(self, popped: bytes, via: bytes, flow: Flow, now_ns: int) -> Send | None:
         """A response without our Via, to the flow that this Via names."""
         signed = token_in(via)
-        token = self._tokens.read(signed, now_ns) if signed else None
+        token = self._tokens.read(signed, now_ns, VIA) if signed else None
         if token is None:
             return self._lost("response-not-ours")
         if token.flow.listener.inside is flow.listener.inside:
@@ -182,7 +183,7 @@ class Forwarder:
         """The request as its sender wrote it, and the sender's flow, out of what was to be sent on; None for a response."""
         head = read_head(data)
         signed = token_in(head.vias[0]) if head.vias else None
-        token = self._tokens.read(signed, now_ns) if signed else None
+        token = self._tokens.read(signed, now_ns, VIA) if signed else None
         if head.method is None or token is None:
             return None
         return read_head(pop_via(head)), token.flow

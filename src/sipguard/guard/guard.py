@@ -27,6 +27,15 @@ _ALLOW, _REJECT, _DROP = Verdict.ALLOW, Verdict.REJECT, Verdict.DROP
 _NORMAL = State.NORMAL
 
 
+#: Messages up to this many bytes are read without a look at how costly they are: at most a millisecond.
+EASY_BYTES = 8192
+
+#: A longer message with more header lines, commas or semicolons than these is not read: its milliseconds would be taken
+#: from the evaluation's grid. It counts and is judged by its request line like any other.
+MAX_LINES = 512
+MAX_SEPARATORS = 1024
+
+
 class Guard:
     """Counts, judges, answers and forwards (DESIGN §3).
 
@@ -108,6 +117,15 @@ class Guard:
         """Whether the kernel filter should be on now: enforced, critical_limit, nothing more to serve in this window."""
         return self._kernel_drop and self.controller.sheds_all
 
+    @property
+    def exempt_uris(self) -> tuple[str, ...]:
+        """Request-URI prefixes that always pass; the kernel filter must pass them too."""
+        return self._settings.exempt_uris
+
+    def is_inside_host(self, host: str) -> bool:
+        """Whether a host has business on an inside socket: the upstreams' hosts do."""
+        return host in self._upstream_hosts
+
     def _count_readings(self, readings: Iterable[PlaneReading], now_ns: int) -> None:
         filtered = lost = 0
         for reading in readings:
@@ -134,8 +152,9 @@ class Guard:
         method = request_method(data)
         if method is None:
             return self._receive_no_request(data, flow, now_ns)
+        costly = len(data) > EASY_BYTES and _is_costly(data)
         head = None
-        if method == "ACK":
+        if method == "ACK" and not costly:
             head = read_head(data, self._source_header)
             if self._answers.is_own_ack(head, now_ns):
                 self.counters.absorbed += 1
@@ -146,6 +165,9 @@ class Guard:
         verdict = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt)
         if verdict is _DROP:
             return self._drop(data, method, flow, now_ns)
+        if costly:
+            self.counters.outcomes.add("too-complex")
+            return None
         self._budget_in += len(data)
         if verdict is _REJECT:
             if self.controller.state is _NORMAL:
@@ -203,15 +225,20 @@ class Guard:
 
     def undeliverable(self, action: Send, now_ns: int) -> Send | None:
         """A request that could not be sent on a stream: the 503 its sender gets in the upstream's stead."""
-        self.counters.outcomes.add("unreachable")
         origin = self._forwarder.origin_of(action.data, now_ns)
-        return None if origin is None else self._answers.answer(origin[0], 503, origin[1], now_ns)
+        if origin is None:
+            return None
+        self.counters.outcomes.add("unreachable")
+        return self._answers.answer(origin[0], 503, origin[1], now_ns)
 
     def _receive_inside(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
         """From the protected servers: not counted, never refused.
 
         A request from a host that is no upstream goes nowhere: an inside port that strangers reach is no open relay.
         """
+        if len(data) > EASY_BYTES and _is_costly(data):
+            self.counters.discards.add("inside-too-complex")
+            return None
         if is_response(data):
             self.counters.responses_inside += 1
             return self._forwarder.response(data, flow, now_ns)
@@ -219,7 +246,7 @@ class Guard:
             if flow.remote[0] not in self._upstream_hosts:
                 self.counters.discards.add("inside-stranger")
                 return None
-            head = read_head(data)
+            head = read_head(data, self._source_header)
             if head.method == "ACK" and self._answers.is_own_ack(head, now_ns):
                 self.counters.absorbed += 1
                 return None
@@ -228,6 +255,9 @@ class Guard:
         return self._discard(data, inside=True)
 
     def _receive_no_request(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
+        if len(data) > EASY_BYTES and _is_costly(data):
+            self.counters.discards.add("too-complex")
+            return None
         if is_response(data):
             self.counters.responses_outside += 1
             return self._forwarder.response(data, flow, now_ns)
@@ -256,6 +286,18 @@ class Guard:
     def _is_exempt(self, data: bytes) -> bool:
         line = request_line(data)
         return line is not None and line[1].lower().startswith(self._exempt)
+
+
+def _is_costly(data: bytes) -> bool:
+    """A head made to be slow to read: more lines, list values or parameters than any real message of its size has."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        end = len(data)
+    return (
+        data.count(b"\n", 0, end) > MAX_LINES
+        or data.count(b",", 0, end) > MAX_SEPARATORS
+        or data.count(b";", 0, end) > MAX_SEPARATORS
+    )
 
 
 def _kind_of(data: bytes) -> str:

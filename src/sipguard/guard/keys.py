@@ -74,17 +74,17 @@ class Key:
         state.update(transaction)
         return to_text(state.digest())
 
-    def sign(self, payload: bytes) -> bytes:
-        """A token: payload and signature as text."""
-        return to_text(payload + self._signature_of(payload))
+    def sign(self, payload: bytes, use: bytes = b"") -> bytes:
+        """A token: payload and signature as text. use: what it is good for; only the same use reads it back."""
+        return to_text(payload + self._signature_of(use + payload))
 
-    def payload_of(self, token: bytes) -> bytes | None:
-        """The payload of a token this key signed, None for any other bytes."""
+    def payload_of(self, token: bytes, use: bytes = b"") -> bytes | None:
+        """The payload of a token this key signed for this use, None for any other bytes."""
         raw = from_text(token)
         if raw is None or len(raw) <= _SIGNATURE_BYTES:
             return None
         payload = raw[:-_SIGNATURE_BYTES]
-        return payload if compare_digest(self._signature_of(payload), raw[-_SIGNATURE_BYTES:]) else None
+        return payload if compare_digest(self._signature_of(use + payload), raw[-_SIGNATURE_BYTES:]) else None
 
     def _signature_of(self, payload: bytes) -> bytes:
         state = self._signature.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sipguard.guard.bounded import BoundedMap
 from sipguard.guard.flows import Flow, Listener, Upstream
 from sipguard.guard.settings import GuardSettings
-from sipguard.guard.tokens import PARAMETER, FlowTokens
+from sipguard.guard.tokens import PARAMETER, VIA, FlowTokens
 
 #: RFC 3261 8.1.1.7.
 COOKIE = b"z9hG4bK"
@@ -78,7 +78,7 @@ class Stamps:
     def _way_back(self, flow: Flow) -> bytes:
         """The end of our Via: the flow that the response goes to. A stream is found by its number, without a local address."""
         answered = flow._replace(local="") if flow.stream else flow
-        return _SIGNED + self._tokens.write(answered) + b"\r\n"
+        return _SIGNED + self._tokens.write(answered, use=VIA) + b"\r\n"
 
     def _source(self, client: Flow) -> bytes:
         """`X-Guard-Source: ip;port;transport`: every request comes to the upstream from the guard's address."""

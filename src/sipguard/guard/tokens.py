@@ -16,6 +16,11 @@ _IN_VIA = b";" + PARAMETER + b"="
 
 NO_UPSTREAM = b"\0\0"
 
+#: What a token is good for. A Record-Route is seen by the other party of a dialog, a Via by the next hop only: what stands
+#: in a Route must not open the way of a response.
+VIA = b"v"
+ROUTE = b"r"
+
 _STREAM_BYTES = 4
 _ADDRESS_BYTES = (4, 16)
 
@@ -39,12 +44,12 @@ class FlowTokens:
     def __init__(self, keyring: Keyring, listeners: tuple[Listener, ...], cap: int = 65536) -> None:
         self._keyring = keyring
         self._listeners = {listener.id: listener for listener in listeners}
-        self._written: BoundedMap[tuple[Flow, bytes], bytes] = BoundedMap(cap)
-        self._read: BoundedMap[bytes, Token] = BoundedMap(cap)
+        self._written: BoundedMap[tuple[Flow, bytes, bytes], bytes] = BoundedMap(cap)
+        self._read: BoundedMap[tuple[bytes, bytes], Token] = BoundedMap(cap)
 
-    def write(self, flow: Flow, upstream: bytes = NO_UPSTREAM) -> bytes:
-        """The token of a flow and an upstream's id."""
-        known = self._written.get((flow, upstream))
+    def write(self, flow: Flow, upstream: bytes = NO_UPSTREAM, use: bytes = ROUTE) -> bytes:
+        """The token of a flow and an upstream's id, for one use (VIA or ROUTE)."""
+        known = self._written.get((flow, upstream, use))
         if known is not None:
             return known
         listener = flow.listener
@@ -54,23 +59,23 @@ class FlowTokens:
         payload += ip_address(_unscoped(flow.remote[0])).packed
         if listener.wildcard and flow.local:
             payload += ip_address(_unscoped(flow.local)).packed
-        token = self._keyring.current.sign(payload)
-        self._written.put((flow, upstream), token)
+        token = self._keyring.current.sign(payload, use)
+        self._written.put((flow, upstream, use), token)
         return token
 
-    def read(self, token: bytes, now_ns: int) -> Token | None:
-        """What a token says; None when no accepted key signed it or its listener is gone."""
-        known = self._read.get(token)
+    def read(self, token: bytes, now_ns: int, use: bytes = ROUTE) -> Token | None:
+        """What a token says; None when no accepted key signed it for this use or its listener is gone."""
+        known = self._read.get((token, use))
         if known is not None:
             return known
         for key in self._keyring.accepted(now_ns):
-            payload = key.payload_of(token)
+            payload = key.payload_of(token, use)
             if payload is None:
                 continue
             read = self._decode(payload)
             # What the previous key signed is read anew each time: it is accepted for a while only.
             if read is not None and key is self._keyring.current:
-                self._read.put(token, read)
+                self._read.put((token, use), read)
             return read
         return None
 
