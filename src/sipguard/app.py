@@ -28,6 +28,7 @@ from sipguard.manage.endpoints import UpstreamAddress
 from sipguard.manage.http import AdminServer
 from sipguard.manage.keyfile import KeyFileError, Secrets, load_secrets
 from sipguard.manage.log import EventLog
+from sipguard.manage.portfile import load_ports, save_ports
 from sipguard.manage.settings import Settings
 from sipguard.manage.warnings import warnings
 from sipguard.uas.server import EmbeddedServer
@@ -72,7 +73,9 @@ async def _serve(settings: Settings, secrets: Secrets) -> None:
             UpstreamAddress("tcp", embedded.host, embedded.tcp_port),
         )
     try:
-        assembly = assemble(settings, upstreams)
+        assembly = assemble(settings, upstreams, load_ports(settings.state_path))
+        if embedded is None and (lost := save_ports(settings.state_path, assembly.taken_ports)):
+            log.warning(lost)
         for text in (*warnings(settings), *secrets.warnings):
             log.warning(text)
         # What lives from the start lives to the end: the collector need not look at it again. Before the service, whose

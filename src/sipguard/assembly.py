@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -27,6 +27,10 @@ class Assembly:
     """What was opened. The sockets belong to the edge once it is built; `close` is for when it is not."""
 
     sockets: list[tuple[Listener, socket.socket]] = field(default_factory=list)
+    #: Inside ports taken without being told, by name of the socket; `known_ports`: those of an earlier start.
+    taken_ports: dict[str, int] = field(default_factory=dict)
+    known_ports: Mapping[str, int] = field(default_factory=dict)
+    name: str = ""
     upstreams: list[Upstream] = field(default_factory=list)
 
     @property
@@ -40,9 +44,14 @@ class Assembly:
             sock.close()
 
 
-def assemble(settings: Settings, upstreams: Sequence[UpstreamAddress]) -> Assembly:
-    """Bind everything. Raises OSError (the address in its text) or AssemblyError, with nothing left open."""
-    assembly = Assembly()
+def assemble(
+    settings: Settings, upstreams: Sequence[UpstreamAddress], known_ports: Mapping[str, int] | None = None
+) -> Assembly:
+    """Bind everything. Raises OSError (the address in its text) or AssemblyError, with nothing left open.
+
+    known_ports: where inside sockets were at an earlier start; taken again when free.
+    """
+    assembly = Assembly(known_ports=known_ports or {}, name=str(settings.listen[0]))
     try:
         for endpoint in settings.listen:
             _bind(assembly, endpoint, inside=False)
@@ -120,7 +129,29 @@ def _inside_towards(assembly: Assembly, transport: Transport, host: str, port: i
     for listener in assembly.listeners:
         if listener.inside and listener.transport == transport and listener.host == local:
             return listener
-    return _bind(assembly, Endpoint(transport, local, 0), inside=True)
+    if host == local and any(_covers(other, transport, host, port) for other in assembly.listeners):
+        raise AssemblyError(
+            f"upstream {transport}:{host}:{port} is the guard's own address; allowed is another server's"
+        )
+    name = f"{assembly.name} inside {transport}:{local}"
+    try:
+        listener = _bind(assembly, Endpoint(transport, local, assembly.known_ports.get(name, 0)), inside=True)
+    except OSError:
+        if name not in assembly.known_ports:
+            raise
+        listener = _bind(assembly, Endpoint(transport, local, 0), inside=True)
+    assembly.taken_ports[name] = listener.port
+    return listener
+
+
+def _covers(listener: Listener, transport: Transport, host: str, port: int) -> bool:
+    """A wildcard listener that would hear what goes to this port of this machine: the guard would feed itself."""
+    wanted = (transport, port, ":" in host)
+    return (
+        listener.wildcard
+        and not listener.inside
+        and (listener.transport, listener.port, ":" in listener.host) == wanted
+    )
 
 
 def _stable_id(text: str, octets: int, taken: set[bytes]) -> bytes:
