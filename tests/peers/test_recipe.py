@@ -92,7 +92,9 @@ def guard(tmp_path: Path) -> Iterator[Guard]:
     kamailio_port, guard_port = free_port(), free_port()
     text = (EXAMPLES / "kamailio.cfg").read_text()
     trunks = tmp_path / "trunks.list"
-    trunks.write_text(f"1 {TRUNK} 32\n")
+    example = (EXAMPLES / "trunks.list").read_text()
+    assert "203.0.113.9" in example
+    trunks.write_text(example.replace("203.0.113.9", TRUNK))
     for old, new in (
         ("198.51.100.7:5060", f"127.0.0.1:{guard_port}"),
         ("127.0.0.1:5080", f"127.0.0.1:{kamailio_port}"),
@@ -206,3 +208,28 @@ def test_pike_does_not_block_the_guard(guard: Guard) -> None:
         for number in range(200):
             carol.request("REGISTER", cseq=number + 1, extra="Expires: 60\r\n")
             assert carol.hear().startswith("SIP/2.0 200")
+
+
+@pytest.mark.parametrize("way", ["Request-URI", "Route"])
+def test_kamailio_relays_to_nobody_beyond_the_guard(guard: Guard, way: str) -> None:
+    """A To tag opens no way out: neither a foreign Request-URI nor a foreign Route."""
+    with ExitStack() as stack:
+        victim = stack.enter_context(closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
+        victim.bind(("127.0.0.7", 0))
+        victim.settimeout(1)
+        attacker = stack.enter_context(closing(Phone(guard, STRANGER, "mallory")))
+        target = "{}:{}".format(*victim.getsockname())
+        uri, route = (
+            (f"sip:x@{target}", "")
+            if way == "Request-URI"
+            else (f"sip:x@{guard.address}", f"Route: <sip:{target};lr>\r\n")
+        )
+        text = (
+            f"MESSAGE {uri} SIP/2.0\r\nVia: SIP/2.0/UDP {attacker.address};branch=z9hG4bKm;rport\r\nMax-Forwards: 70\r\n{route}"
+            f"From: <sip:m@x>;tag=m\r\nTo: <sip:x@y>;tag=invented\r\n"
+            f"Call-ID: relay-{way}\r\nCSeq: 1 MESSAGE\r\nContent-Length: 0\r\n\r\n"
+        )
+        attacker.sock.sendto(text.encode(), (guard.host, guard.port))
+        assert attacker.hear().startswith(("SIP/2.0 403", "SIP/2.0 404"))
+        with pytest.raises(TimeoutError):
+            victim.recv(65535)
