@@ -13,6 +13,8 @@ from sipguard.guard.tokens import NO_UPSTREAM, VIA, FlowTokens, token_in
 from sipguard.wire.edits import forward_request, pop_via
 from sipguard.wire.front import pop_front_via
 from sipguard.wire.head import Head, read_head
+from sipguard.wire.problems import stream_problem
+from sipguard.wire.seal import seal
 from sipguard.wire.values import read_uri
 
 #: Requests that may form a dialog (RFC 3261 12.1, RFC 6665 4.4.1, RFC 3515 2.4.4): they carry our Record-Route.
@@ -72,6 +74,10 @@ class Forwarder:
         upstream = self._routing.upstream_for(head, flow.listener.transport, routes.token)
         if upstream is None:
             return self._answer(head, 503, "no-upstream", flow, now_ns)
+        if upstream.transport != "udp":
+            problem = stream_problem(head)
+            if problem is not None:
+                return self._answer(head, 400, problem, flow, now_ns)
         via, transaction = head.top_via, transaction_of(head)
         assert via is not None
         assert transaction is not None  # a head without either has a problem, and ended above
@@ -142,7 +148,9 @@ class Forwarder:
         return self._settings.record_route and head.method in DIALOG_FORMING and head.to_tag is None
 
     def _sent(self, data: bytes, head: Head, flow: Flow) -> Send:
-        if flow.listener.transport == "udp" and len(data) > MTU_PAYLOAD >= len(head.data):
+        if flow.listener.transport != "udp":
+            return Send(seal(data), flow)
+        if len(data) > MTU_PAYLOAD >= len(head.data):
             self._counters.outcomes.add("over-mtu")
         return Send(data, flow)
 
@@ -157,7 +165,7 @@ class Forwarder:
         if start is not None:
             popped = pop_front_via(data, start)
             if popped is not None:
-                return self._back(popped[0], popped[1], flow, now_ns)
+                return self._back(popped[0], popped[1], None, flow, now_ns)
         head = read_head(data)
         via = head.top_via
         if head.problem is not None or via is None:
@@ -166,10 +174,10 @@ class Forwarder:
             return self._lost("response-not-ours")
         if len(head.vias) < 2:
             return self._lost("response-no-via")
-        return self._back(pop_via(head), head.vias[0], flow, now_ns)
+        return self._back(pop_via(head), head.vias[0], head, flow, now_ns)
 
-    def _back(self, popped: bytes, via: bytes, flow: Flow, now_ns: int) -> Send | None:
-        """A response without our Via, to the flow that this Via names."""
+    def _back(self, popped: bytes, via: bytes, head: Head | None, flow: Flow, now_ns: int) -> Send | None:
+        """A response without our Via, to the flow that this Via names. head: as it came, where it has been read."""
         signed = token_in(via)
         token = self._tokens.read(signed, now_ns, VIA) if signed else None
         if token is None:
@@ -177,7 +185,12 @@ class Forwarder:
         if token.flow.listener.inside is flow.listener.inside:
             # Ours, but for the other side: a request's own Via sent back to where it came from.
             return self._lost("response-wrong-side")
-        return Send(popped, token.flow)
+        if token.flow.listener.transport == "udp":
+            return Send(popped, token.flow)
+        # Toward the servers the stream is all clients' (a client's response is always read whole).
+        if token.flow.listener.inside and head is not None and stream_problem(head) is not None:
+            return self._lost("response-malformed")
+        return Send(seal(popped), token.flow)
 
     def origin_of(self, data: bytes, now_ns: int) -> tuple[Head, Flow] | None:
         """The request as its sender wrote it, and the sender's flow, out of what was to be sent on; None for a response."""
