@@ -105,7 +105,9 @@ def test_a_load_without_a_storm_is_left_alone_and_told() -> None:
     chosen = advice.choice.recommended
     assert (chosen.figures.refused, chosen.figures.dropped, chosen.figures.alarms) == (0, 0, 0)
     # Nothing in the load speaks for other values, so they are the usual ones.
-    assert chosen.candidate == Candidate(Parameters(LC=500, LCPS=500, LRC=15, PC=160, TR=200), "excess")
+    assert chosen.candidate == Candidate(
+        Parameters(LC=500, LCDM="denial_only", LCPS=500, LRC=15, PC=600, TR=200), "excess"
+    )
     assert any("never passes the capacity" in line for line in advice.load.about())
 
 

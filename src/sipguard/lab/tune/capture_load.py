@@ -69,7 +69,7 @@ class CaptureLoad:
             f"Open loop: the server is a capacity of {self.capacity:g} requests/s. What passes in a second up to that is "
             "served; beyond it is overload, served by nobody. Goodput is served less overload, of what could be served.",
             "Clients of a recording do not answer to the guard: 503 and silence are alike here, so LCDM and PC are not "
-            "from this load but by rule.",
+            "from this load but by rule: a 503 ends what silence would make clients repeat for up to 32 s.",
         ]
         if self.unsheddable:
             told.append(

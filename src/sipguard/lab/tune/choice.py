@@ -111,7 +111,8 @@ def _usual(name: str, candidate: Candidate, capacity: float) -> list[int | str]:
     if name == "shed":
         return ["excess"]
     if name == "LCDM":
-        return [Lcdm.DENIAL_TO_DROP.value]
+        # A 503 ends what silence would have repeated.
+        return [Lcdm.DENIAL_ONLY.value]
     if name == "TR":
         return [200]
     if name == "LC":

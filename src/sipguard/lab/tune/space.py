@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 #: RFC 3261 17: Timer B and F, 64 × T1: how long a client repeats a request that nobody answers.
 TIMER_B_MS = 32_000
+#: 503 for so long before the silence, where nothing says otherwise: silence makes clients that listen repeat themselves for
+#: TIMER_B_MS each, so it is for those that have not listened for several times that.
+PATIENCE_MS = 120_000
 #: A calm of so long ends a storm, where nothing says otherwise (SPEC P2).
 CALM_MS = 3000
 NAMES = (*Parameters.model_fields, "shed")
@@ -75,8 +78,8 @@ def first_guesses(capacity: float, pinned: Pinned) -> list[dict[str, int | str]]
 
 
 def habit(name: str, tr_ms: int) -> int:
-    """LRC or PC where the load does not care: 3 s of calm, and 503 for as long as clients repeat themselves."""
-    return min(ceil(CALM_MS / tr_ms), 100) if name == "LRC" else ceil(TIMER_B_MS / tr_ms)
+    """LRC or PC where the load does not care."""
+    return min(ceil(CALM_MS / tr_ms), 100) if name == "LRC" else ceil(PATIENCE_MS / tr_ms)
 
 
 def _within(value: float, high: int) -> int:
