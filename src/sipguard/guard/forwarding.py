@@ -13,8 +13,8 @@ from sipguard.guard.tokens import NO_UPSTREAM, VIA, FlowTokens, token_in
 from sipguard.wire.edits import forward_request, pop_via
 from sipguard.wire.front import pop_front_via
 from sipguard.wire.head import Head, read_head
-from sipguard.wire.problems import stream_problem
 from sipguard.wire.seal import seal
+from sipguard.wire.strict import stream_problem
 from sipguard.wire.values import read_uri
 
 #: Requests that may form a dialog (RFC 3261 12.1, RFC 6665 4.4.1, RFC 3515 2.4.4): they carry our Record-Route.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from sipguard.wire.names import CALL_ID, CONTENT_LENGTH, CSEQ, FROM, MAX_FORWARDS, NAMES, TO
-from sipguard.wire.scan import METHODS, TOKEN_BYTES
+from sipguard.wire.names import CALL_ID, CONTENT_LENGTH, CSEQ, FROM, MAX_FORWARDS, TO
+from sipguard.wire.scan import METHODS
 from sipguard.wire.values import read_via
 
 if TYPE_CHECKING:
@@ -46,22 +46,7 @@ body-short: fewer bytes than Content-Length says (18.3); on a stream the framer 
 no-end: the empty line after the header is missing.
 """
 
-STREAM_PROBLEMS: tuple[str, ...] = (
-    "bad-start-line",
-    *PROBLEMS[PROBLEMS.index("no-from") : PROBLEMS.index("cseq-method")],
-    "bad-header-line",
-    "bad-via",
-    "bad-quotes",
-)
-"""What `stream_problem` can say, in the order it is looked for; those not among PROBLEMS:
-
-bad-header-line: a header line without a colon, or whose name is no token (RFC 3261 7.3.1, 25.1 header-name).
-bad-quotes: a quoted string or an angle bracket in a Via, From or To that is left open, or is where none can be (25.1).
-"""
-
 _BARE_CR = re.compile(rb"\r[^\n]")
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_BRACKETS = re.compile(rb"[^<>]*+(?:<[^<>]++>[^<>]*+)?")
 _SINGLE = (FROM, TO, CALL_ID, CSEQ, MAX_FORWARDS)
 
 
@@ -96,34 +81,10 @@ def judge(head: Head) -> str | None:
     return None if head.ended else "no-end"
 
 
-def stream_problem(head: Head) -> str | None:
-    """Why a message without a `problem` must not go onto a stream that others share; None: it may.
-
-    A server closes a stream on what it cannot parse (Kamailio 5.6 does), and with it every client's transactions there; a
-    datagram of the kind harms nobody else and is passed on. What a server reads before it routes is judged: each header
-    line's name, every Via, To, From, Call-ID and CSeq; of a response the status line too (RFC 3261 7.2: a space behind the code).
-    """
-    if head.method is None and head.lines[0].count(b" ") < 2:
-        return "bad-start-line"
-    problem = _judge_identity(head)
-    if problem is not None:
-        return problem
-    for line in head.lines[1:]:
-        name, colon, _ = line.partition(b":")
-        if not colon or (name not in NAMES and not _is_name(name)):
-            return "bad-header-line"
-    for via in head.vias:
-        if read_via(via) is None:
-            return "bad-via"
-    if head.from_ is None or head.to is None or not (_is_address(head.from_) and _is_address(head.to)):
-        return "bad-quotes"
-    return None if all(map(_is_via_text, head.vias)) else "bad-quotes"
-
-
 def _judge_request(head: Head) -> str | None:
     if len(head.vias) > 1 and not vias_usable(head.vias[1:]):
         return "bad-via"
-    problem = _judge_identity(head)
+    problem = judge_identity(head)
     if problem is not None:
         return problem
     method = head.cseq_method
@@ -135,7 +96,8 @@ def _judge_request(head: Head) -> str | None:
     return None
 
 
-def _judge_identity(head: Head) -> str | None:
+def judge_identity(head: Head) -> str | None:
+    """What a transaction is known by: From, To, Call-ID and CSeq, one of each (RFC 3261 8.1.1)."""
     if head.from_ is None:
         return "no-from"
     if head.to is None:
@@ -149,18 +111,3 @@ def _judge_identity(head: Head) -> str | None:
             if kind in _SINGLE:
                 return "duplicate"
     return "bad-cseq" if head.cseq_method is None else None
-
-
-def _is_name(name: bytes) -> bool:
-    name = name.rstrip(b" \t\r\n")  # white space before the colon, folded too, is allowed (7.3.1)
-    return name != b"" and not name.translate(None, TOKEN_BYTES)
-
-
-def _is_via_text(via: bytes) -> bool:
-    return b'"' not in via or b'"' not in _QUOTED.sub(b"", via)
-
-
-def _is_address(value: bytes) -> bool:
-    if b'"' in value:
-        value = _QUOTED.sub(b"", value)
-    return b'"' not in value and _BRACKETS.fullmatch(value) is not None
