@@ -18,12 +18,13 @@ from sipguard import __version__
 from sipguard.assembly import Assembly, AssemblyError, assemble, guard_settings
 from sipguard.core.controller import OverloadController
 from sipguard.core.verdicts import Change
-from sipguard.edge.connections import StreamLimits
 from sipguard.edge.edge import Edge, EdgeSettings
+from sipguard.edge.limits import StreamLimits
 from sipguard.guard.flows import host_port
 from sipguard.guard.guard import Guard
 from sipguard.guard.keys import Key, Keyring
 from sipguard.guard.status import status_of
+from sipguard.manage.descriptors import places
 from sipguard.manage.endpoints import UpstreamAddress
 from sipguard.manage.http import AdminServer
 from sipguard.manage.keyfile import KeyFileError, Secrets, load_secrets
@@ -109,11 +110,12 @@ class _Service:
             settings.max_body,
             round(settings.idle_timeout_s * 1e9),
             round(settings.partial_timeout_s * 1e9),
+            places=places(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         )
         self._edge = Edge(
             self._guard,
             assembly.sockets,
-            EdgeSettings(settings.receive_buffer, settings.exempt_uris, limits),
+            EdgeSettings(settings.receive_buffer, limits),
             self._changed,
         )
         self._ready = False

@@ -19,8 +19,8 @@ import uvloop
 from sipguard.assembly import assemble, guard_settings
 from sipguard.core.controller import OverloadController
 from sipguard.core.verdicts import Change, Cycle
-from sipguard.edge.connections import StreamLimits
 from sipguard.edge.edge import Edge, EdgeSettings
+from sipguard.edge.limits import StreamLimits
 from sipguard.guard.guard import Guard
 from sipguard.guard.keys import Key, Keyring
 from sipguard.guard.status import status_of
@@ -162,7 +162,7 @@ class ThreadGuard:
             round(settings.idle_timeout_s * 1e9),
             round(settings.partial_timeout_s * 1e9),
         )
-        edge_settings = EdgeSettings(settings.receive_buffer, settings.exempt_uris, limits)
+        edge_settings = EdgeSettings(settings.receive_buffer, limits)
         self.edge = Edge(self.guard, assembly.sockets, edge_settings, self.changes.append)
 
 

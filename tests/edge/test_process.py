@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import stat
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sipguard.edge.connections import POOL_SIZE
 from tests.edge.conftest import Launch
 from tests.edge.live import Process, descriptors, start
 from tests.edge.messages import Message, dialog_request, request, response
@@ -266,15 +268,48 @@ def test_a_key_that_others_may_read_is_a_warning(launch: Launch, tmp_path: Path)
 # Descriptors
 
 
+def _guard_of_both(launch: Launch, server: UdpPeer, stream_server: StreamServer, **options: object) -> Process:
+    return launch(
+        *("--listen", "udp:127.0.0.1:0", "--listen", "tcp:127.0.0.1:0", "--upstream", f"udp:{server.address.text}"),
+        *("--upstream", f"tcp:{stream_server.address.text}"),
+        **options,
+    )
+
+
+def test_connections_leave_descriptors_for_the_upstreams_and_the_admin_address(launch: Launch, server: UdpPeer) -> None:
+    """However many clients connect: the cap is below what the process may open, and that is said once, at the start."""
+    with StreamServer() as stream_server, contextlib.ExitStack() as stack:
+        guard = _guard_of_both(launch, server, stream_server, limit_descriptors=64)
+        warning = guard.line("warning")["text"]
+        assert warning.startswith("max_connections = 10000: 64 descriptors leave ")
+        room = int(warning.partition(" leave ")[2].partition(";")[0])
+        assert room > 10
+        callers = [stack.enter_context(StreamPeer.connect(guard.listening("tcp"))) for _ in range(room)]
+        assert all(_is_served(caller) for caller in callers)
+        strangers = [stack.enter_context(StreamPeer.connect(guard.listening("tcp"))) for _ in range(100)]
+        assert not any(_is_served(stranger) for stranger in strangers)
+        # Status is served, and connections to the upstream are made, one for each lane of the pool.
+        assert guard.status()["edge"] == {"stream-over-cap": 100}
+        for caller in callers:
+            caller.send(request(transport="TCP"))
+        upstreams = [stack.enter_context(stream_server.accept()) for _ in range(POOL_SIZE)]
+        for upstream in upstreams:
+            upstream.send(response(upstream.read()))
+        guard.await_status("all forwarded", lambda status: status["connections"]["inside"] == POOL_SIZE)
+        assert guard.status()["connections"] == {"outside": room, "inside": POOL_SIZE}
+        assert guard.status()["edge"] == {"stream-over-cap": 100}
+        assert guard.sleeps()
+    assert [line["event"] for line in guard.log()] == ["start", "warning", "ready"]
+
+
 def test_descriptors_run_out_and_come_back(launch: Launch, client: UdpPeer, server: UdpPeer) -> None:
     """Issue 2 §4: connections beyond them are closed and counted once each, nothing spins, UDP goes on; TCP is back when
-    some are closed."""
+    some are closed. Only somebody who lowers the limit of the running process (prlimit(1)) gets this far."""
     with StreamServer() as stream_server, contextlib.ExitStack() as stack:
-        guard = launch(
-            *("--listen", "udp:127.0.0.1:0", "--listen", "tcp:127.0.0.1:0", "--upstream", f"udp:{server.address.text}"),
-            *("--upstream", f"tcp:{stream_server.address.text}"),
-            limit_descriptors=64,
-        )
+        guard = _guard_of_both(launch, server, stream_server)
+        pid = guard.child.process.pid
+        limit = descriptors(pid) + 40
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
         callers = [stack.enter_context(StreamPeer.connect(guard.listening("tcp"))) for _ in range(100)]
         served = [caller for caller in callers if _is_served(caller)]
         assert 10 < len(served) < 60

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
+from sipguard.edge.connections import POOL_SIZE
 from sipguard.manage.config import load_settings, warnings
+from sipguard.manage.descriptors import PER_STREAM_UPSTREAM, places, reserved
+from sipguard.manage.warnings import descriptor_warnings
+
+
+@pytest.fixture(autouse=True)
+def _plenty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This machine's own limit on descriptors is no part of these tests."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, resource.RLIM_INFINITY))
 
 
 def warned(**flags: object) -> list[str]:
@@ -57,3 +68,32 @@ def test_methods_that_are_slips_or_keep_calls_up() -> None:
     assert [w.split(";")[0] for w in warned(drop_methods=["BYE", "INVITE"])] == ["drop_methods: BYE frees the servers"]
     assert "RFC 7339 5.10.2" in warned(retry_after_methods=["INVITE"])[0]
     assert warned(retry_after_methods=["INVITE"], retry_after="") == []
+
+
+def test_fewer_descriptors_than_connections_asked_for() -> None:
+    """getrlimit(2): what is left after sockets, pool and admin, and the limit that would do, which then does."""
+    settings = load_settings(None, {"upstream": ["udp:192.0.2.10:5060", "tcp:192.0.2.10:5060"], "max_connections": 900})
+    (warning,) = descriptor_warnings(settings, 512)
+    room = places(settings, 512)
+    assert warning.startswith(f"max_connections = 900: 512 descriptors leave {room};")
+    enough = 900 + reserved(settings)
+    assert f"ulimit -n {enough} " in warning
+    assert 0 < room == 512 - reserved(settings) < 480
+    assert descriptor_warnings(settings, enough - 1)
+    assert descriptor_warnings(settings, enough) == descriptor_warnings(settings, resource.RLIM_INFINITY) == []
+
+
+def test_the_hard_limit_counts_for_run_raises_the_soft_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 20_000))
+    assert warned() == []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 4096))
+    assert [text.split(":")[0] for text in warned()] == ["max_connections = 10000"]
+    assert warned(listen=["udp:127.0.0.1:5060"]) == []
+
+
+def test_what_is_reserved_grows_with_what_is_configured() -> None:
+    """A pool of connections to each stream upstream; there is always a place for one client."""
+    few = reserved(load_settings(None, {"upstream": ["tcp:192.0.2.10:5060"]}))
+    more = reserved(load_settings(None, {"upstream": ["tcp:192.0.2.10:5060", "tcp:192.0.2.11:5060"]}))
+    assert more - few >= PER_STREAM_UPSTREAM >= 2 * POOL_SIZE
+    assert places(load_settings(None, {}), 8) == 1

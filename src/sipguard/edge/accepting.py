@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from sipguard.edge.counters import EdgeCounters
 from sipguard.guard.flows import Listener, SocketAddress
 
-#: Accepts per wake-up.
-ACCEPT_BATCH = 64
+#: Accepts per wake-up. Each may displace a connection whose descriptor is free one round later: so many at most are open
+#: beyond the cap (manage.descriptors keeps them spare).
+ACCEPT_BATCH = 16
 
 #: How long a listening socket is not looked at when nothing can be done for those who wait there.
 PAUSE_S = 0.1

@@ -1,4 +1,4 @@
-"""All stream connections: accepted from clients and upstreams, made to upstreams and next hops; caps and time limits."""
+"""All stream connections: accepted from clients and upstreams, made to upstreams and next hops."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sipguard.edge.accepting import Acceptor
 from sipguard.edge.counters import EdgeCounters
 from sipguard.edge.dialling import Dials
+from sipguard.edge.limits import StreamLimits
+from sipguard.edge.places import Places
 from sipguard.edge.streams import CHUNK_BYTES, StreamConnection
+from sipguard.edge.sweeping import Sweeper
 from sipguard.edge.turns import Turns
 from sipguard.guard.flows import Flow, Listener, Send, SocketAddress
 from sipguard.guard.guard import Guard
@@ -19,19 +21,6 @@ from sipguard.guard.ports import Sender
 
 #: Connections to one upstream; a client's connection always uses the same one, which keeps its order.
 POOL_SIZE = 4
-
-#: How often idle and partial-message limits are looked at.
-SWEEP_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class StreamLimits:
-    """max_connections: accepted from outside. Times in ns."""
-
-    max_connections: int = 10_000
-    max_body_bytes: int = 65_536
-    idle_ns: int = 600_000_000_000
-    partial_ns: int = 10_000_000_000
 
 
 class Connections:
@@ -56,10 +45,10 @@ class Connections:
         self._by_number: dict[int, StreamConnection] = {}
         self._by_remote: dict[tuple[int, SocketAddress], StreamConnection] = {}
         self._dials = Dials(loop, self, counters)
-        self._outside = 0
+        self._places = Places(limits, counters)
         # Numbers start at the clock, so that a token from before a restart does not name another client's connection.
         self._next_number = (time.time_ns() // 1_000_000) & 0x7FFFFFFF
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweeper = Sweeper(loop, lambda: list(self._by_number.values()), limits, counters)
         self._origin: StreamConnection | None = None
         self._acceptor = Acceptor(loop, self._adopt, counters)
 
@@ -68,32 +57,33 @@ class Connections:
     def start(self, listening: Sequence[tuple[Listener, socket.socket]]) -> None:
         """Begin to accept and to look at the time limits."""
         self._acceptor.start(listening)
-        self._sweep = self._loop.call_later(SWEEP_S, self._sweep_now)
+        self._sweeper.start()
 
     def stop(self) -> None:
         """Close everything but the listening sockets."""
         self._acceptor.stop()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._sweeper.stop()
         self._dials.stop()
         for connection in list(self._by_number.values()):
             connection.abort()
 
     def status(self) -> dict[str, int]:
         """Open connections by side."""
-        return {"outside": self._outside, "inside": len(self._by_number) - self._outside}
+        return {"outside": self._places.outside, "inside": self._places.inside}
 
     # -- accepting -------------------------------------------------------------------------------------------------
 
     def _adopt(self, peer: socket.socket, listener: Listener, remote: SocketAddress) -> None:
-        if not listener.inside and self._outside >= self.limits.max_connections:
-            self.counters.add("stream-over-cap")
+        if listener.inside and not self._guard.is_inside_host(remote[0]):
+            # It could have nothing forwarded (DESIGN §3), only keep a place that the upstreams may need.
+            self.counters.add("stream-stranger")
             peer.close()
             return
-        connection = self.new(listener, remote, accepted=True)
-        # Counted before it is open: of a batch of connections only so many may become open as the cap allows.
-        self._count(connection)
-        self._dials.keep(self._loop.create_task(self._connect_accepted(peer, connection)))
+        connection = self.begin(listener, remote, accepted=True)
+        if connection is None:
+            peer.close()
+        else:
+            self._dials.keep(self._loop.create_task(self._connect_accepted(peer, connection)))
 
     async def _connect_accepted(self, peer: socket.socket, connection: StreamConnection) -> None:
         try:
@@ -102,23 +92,27 @@ class Connections:
             await self._loop.connect_accepted_socket(lambda: connection, peer)
         except OSError:
             self.counters.add("stream-accept-error")
-            self._uncount(connection)
+            self.failed(connection)
             peer.close()
 
-    def _count(self, connection: StreamConnection) -> None:
-        if not connection.listener.inside and not connection.counted:
-            connection.counted = True
-            self._outside += 1
+    def begin(self, listener: Listener, remote: SocketAddress, *, accepted: bool) -> StreamConnection | None:
+        """A connection with a number of its own, not open yet; None, counted, when there is no place for it.
 
-    def _uncount(self, connection: StreamConnection) -> None:
-        if connection.counted:
-            connection.counted = False
-            self._outside -= 1
-
-    def new(self, listener: Listener, remote: SocketAddress, *, accepted: bool) -> StreamConnection:
-        """A connection with a number of its own, not open yet."""
+        It has its place before it is open: of a batch only so many may become open as the caps allow. The pool's own
+        connections to the upstreams are few and always have one.
+        """
+        refusal = self._places.refusal(listener, remote) if accepted or not listener.inside else None
+        if refusal is not None:
+            self.counters.add(refusal)
+            return None
         self._next_number = self._next_number % 0x7FFFFFFF + 1
-        return StreamConnection(self, listener, remote, self._next_number, accepted=accepted)
+        connection = StreamConnection(self, listener, remote, self._next_number, accepted=accepted)
+        self._places.take(connection)
+        return connection
+
+    def failed(self, connection: StreamConnection) -> None:
+        """It did not become open."""
+        self._places.leave(connection)
 
     # -- called by connections -------------------------------------------------------------------------------------
 
@@ -127,7 +121,7 @@ class Connections:
         self._by_number[connection.number] = connection
         if connection.accepted or not connection.listener.inside:
             self._by_remote[connection.listener.id, connection.remote[:2]] = connection
-        self._count(connection)
+        self._places.useless(connection)
 
     def lost(self, connection: StreamConnection) -> None:
         """It is closed."""
@@ -137,12 +131,26 @@ class Connections:
         if self._by_remote.get(key) is connection:
             del self._by_remote[key]
         self._dials.forget(connection)
-        self._uncount(connection)
+        self._places.leave(connection)
+
+    def heard(self, connection: StreamConnection) -> None:
+        """Something came on it, and no whole message ever did."""
+        self._places.useless(connection)
+
+    def may_linger(self, connection: StreamConnection) -> bool:
+        """Whether it may stay for the answers its peer waits for, though nothing more will come on it."""
+        self._places.useless(connection)
+        return not self._places.scarce
 
     def message(self, data: bytes, connection: StreamConnection, now_ns: int) -> None:
         """A whole message came on a connection."""
+        if not connection.proven:
+            connection.proven = True
+            self._places.useful(connection)
         action = self._guard.receive(data, connection.flow, now_ns)
         if action is not None:
+            # To the other side; the guard's own answer goes back where the message came from.
+            connection.owed += action.flow.listener is not connection.listener
             self._origin = connection
             self._deliver(action)
             self._origin = None
@@ -163,6 +171,8 @@ class Connections:
             if not connection.write(action.data, origin):
                 self.counters.add("stream-full")
                 self.undeliverable(action)
+            elif connection is not origin:
+                connection.answered(action.data)
         elif flow.stream:
             # The client is gone, and with it the way to answer it.
             self.counters.add("stream-gone")
@@ -186,26 +196,3 @@ class Connections:
         if connection is None or key != (connection.listener.id, connection.remote[:2]):
             connection = self._by_remote.get(key)
         return None if connection is None or connection.closing else connection
-
-    # -- limits ----------------------------------------------------------------------------------------------------
-
-    def _sweep_now(self) -> None:
-        now_ns = time.monotonic_ns()
-        for connection in list(self._by_number.values()):
-            reason = self._overdue(connection, now_ns)
-            if reason is not None:
-                self.counters.add(reason)
-                connection.abort()
-        self._sweep = self._loop.call_later(SWEEP_S, self._sweep_now)
-
-    def _overdue(self, connection: StreamConnection, now_ns: int) -> str | None:
-        """Why a connection is closed now; None for one that may stay."""
-        silent_ns = now_ns - connection.last_ns
-        if connection.closing:
-            # It would wait for ever for a peer that does not read the rest.
-            return "stream-slow-closed" if silent_ns > self.limits.partial_ns else None
-        if connection.partial_for_ns(now_ns) > self.limits.partial_ns:
-            return "stream-partial-timeout"
-        if not connection.listener.inside and silent_ns > self.limits.idle_ns:
-            return "stream-idle-closed"
-        return None

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sipguard.edge.counters import EdgeCounters
-from sipguard.edge.streams import StreamConnection
+from sipguard.edge.streams import StreamConnection, Target
 from sipguard.guard.flows import Listener, Send, SocketAddress
-
-if TYPE_CHECKING:
-    from sipguard.edge.connections import Connections
 
 #: A connection that is not made within this time is given up.
 CONNECT_S = 3.0
@@ -29,8 +26,28 @@ HOLD_BYTES = 65_536
 #: Targets remembered at once (connections, attempts, failures).
 MAX_TARGETS = 10_000
 
-Target = tuple[int, SocketAddress, int]
-"""Listener id, remote, lane of the pool."""
+#: A peer that acknowledges nothing, or takes nothing, for so long is given up by the kernel (tcp(7)): its clients' requests
+#: then get their 503 or another connection, instead of waiting for the retransmissions of a quarter of an hour.
+USER_TIMEOUT_MS = 10_000
+
+#: A made connection on which nothing goes for so long is probed: an upstream that vanished is noticed before it is needed.
+KEEP_ALIVE_S = 30
+
+
+class DialOwner(Protocol):
+    """Who makes the records of made connections and answers for what cannot go."""
+
+    def begin(self, listener: Listener, remote: SocketAddress, *, accepted: bool) -> StreamConnection | None:
+        """A connection, not open yet; None when there is no place for it."""
+        ...
+
+    def failed(self, connection: StreamConnection) -> None:
+        """It did not become open."""
+        ...
+
+    def undeliverable(self, action: Send) -> None:
+        """Tell the sender of a request that it went nowhere."""
+        ...
 
 
 class Dial:
@@ -67,9 +84,9 @@ class Dial:
 class Dials:
     """Finds or makes the connection of a target."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, counters: EdgeCounters) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: DialOwner, counters: EdgeCounters) -> None:
         self._loop = loop
-        self._connections = connections
+        self._owner = owner
         self._counters = counters
         self._dials: dict[Target, Dial] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +119,7 @@ class Dials:
             if not dial.connection.closing:
                 if not dial.connection.write(action.data, origin):
                     self._counters.add("stream-full")
-                    self._connections.undeliverable(action)
+                    self._owner.undeliverable(action)
                 return
             # The peer has ended it; a new one may still reach it.
             del self._dials[key]
@@ -111,37 +128,29 @@ class Dials:
             self._forget_failures()
         if dial is None and len(self._dials) >= MAX_TARGETS:
             self._counters.add("stream-targets-full")
-            self._connections.undeliverable(action)
+            self._owner.undeliverable(action)
             return
         if dial is None:
             dial = self._dials[key] = Dial()
-        if time.monotonic_ns() < dial.not_before_ns or dial.waiting_bytes + len(action.data) > MAX_WAITING_BYTES:
+        full = dial.waiting and dial.waiting_bytes + len(action.data) > MAX_WAITING_BYTES
+        if full or time.monotonic_ns() < dial.not_before_ns:
             self._counters.add("stream-unreachable")
-            self._connections.undeliverable(action)
+            self._owner.undeliverable(action)
             return
         dial.add(action, origin)
         if len(dial.waiting) == 1:
             self.keep(self._loop.create_task(self._make(key, dial, flow.listener)))
 
     async def _make(self, key: Target, dial: Dial, listener: Listener) -> None:
-        remote = key[1]
-        connection = self._connections.new(listener, remote, accepted=False)
-        connection.pool_key = key
-        family = socket.AF_INET6 if ":" in remote[0] else socket.AF_INET
-        try:
-            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        except OSError:
+        connection = self._owner.begin(listener, key[1], accepted=False)
+        if connection is None:
             self._failed(dial)
             return
+        connection.pool_key = key
         try:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not listener.wildcard:
-                sock.bind((listener.host, 0))
-            async with asyncio.timeout(CONNECT_S):
-                await self._loop.sock_connect(sock, remote)
-                await self._loop.create_connection(lambda: connection, sock=sock)
+            await self._connect(connection)
         except (OSError, TimeoutError):
-            sock.close()
+            self._owner.failed(connection)
             self._failed(dial)
             return
         if connection.closing:
@@ -152,13 +161,33 @@ class Dials:
         for action in dial.take():
             if not connection.write(action.data):
                 self._counters.add("stream-full")
-                self._connections.undeliverable(action)
+                self._owner.undeliverable(action)
+
+    async def _connect(self, connection: StreamConnection) -> None:
+        """Raises OSError or TimeoutError, with nothing left open."""
+        remote, listener = connection.remote, connection.listener
+        family = socket.AF_INET6 if ":" in remote[0] else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S // 3)
+            if not listener.wildcard:
+                sock.bind((listener.host, 0))
+            async with asyncio.timeout(CONNECT_S):
+                await self._loop.sock_connect(sock, remote)
+                await self._loop.create_connection(lambda: connection, sock=sock)
+        except (OSError, TimeoutError):
+            sock.close()
+            raise
 
     def _failed(self, dial: Dial) -> None:
         self._counters.add("stream-connect-failed")
         dial.not_before_ns = time.monotonic_ns() + RETRY_NS
         for action in dial.take():
-            self._connections.undeliverable(action)
+            self._owner.undeliverable(action)
 
     def _forget_failures(self) -> None:
         now_ns = time.monotonic_ns()

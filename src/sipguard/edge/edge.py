@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sipguard.edge.connections import Connections, StreamLimits
+from sipguard.edge.connections import Connections
 from sipguard.edge.counters import EdgeCounters
 from sipguard.edge.kernel.receive_buffer import receive_buffer, request_receive_buffer
+from sipguard.edge.limits import StreamLimits
 from sipguard.edge.plane import ListenerDropPlane
 from sipguard.edge.ticker import Ticker
 from sipguard.edge.udp import UdpEndpoint
@@ -22,10 +23,9 @@ from sipguard.guard.sampling import SAMPLE_ONE_IN
 
 @dataclass(frozen=True, slots=True)
 class EdgeSettings:
-    """receive_buffer_bytes: asked for on each UDP socket. exempt_uris: for the kernel filter."""
+    """receive_buffer_bytes: asked for on each UDP socket."""
 
     receive_buffer_bytes: int = 4_194_304
-    exempt_uris: tuple[str, ...] = ()
     streams: StreamLimits = field(default_factory=StreamLimits)
 
 
@@ -58,7 +58,7 @@ class Edge:
         self._plane: DropPlane = ListenerDropPlane(
             self._outside,
             sorted(guard.controller.policy.drop_methods),
-            settings.exempt_uris,
+            guard.exempt_uris,
             SAMPLE_ONE_IN,
         )
         self._asked = False

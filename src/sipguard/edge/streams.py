@@ -5,25 +5,59 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
+from sipguard.edge.counters import EdgeCounters
+from sipguard.edge.limits import INSIDE_UNSENT, OUTSIDE_UNSENT, StreamLimits
+from sipguard.edge.turns import Turns
 from sipguard.guard.flows import Flow, Listener, SocketAddress
 from sipguard.wire.framing import MESSAGE, PING, Frame, StreamFramer
-
-if TYPE_CHECKING:
-    from sipguard.edge.connections import Connections
-    from sipguard.edge.dialling import Target
 
 #: Bytes read at once.
 CHUNK_BYTES = 65_536
 
-#: Above this much unsent the writers into a connection stop reading; under a quarter they go on.
-HIGH_WATER_BYTES = 262_144
-
-#: A peer that leaves this much unread is closed: it must not hurt others, and memory is bounded.
-MAX_UNSENT_BYTES = 1_048_576
+Target = tuple[int, SocketAddress, int]
+"""Where a connection that we make goes: listener id, remote, lane of the pool."""
 
 _PONG = b"\r\n"
+_PROVISIONAL = b"SIP/2.0 1"
+_RESPONSE = b"SIP/2.0 "
+
+
+class Owner(Protocol):
+    """Who a connection belongs to, and whom it tells what happens to it.
+
+    buffer: what every connection reads into, one after the other: CHUNK_BYTES.
+    """
+
+    limits: StreamLimits
+    counters: EdgeCounters
+    buffer: bytearray
+    turns: Turns
+
+    def made(self, connection: StreamConnection) -> None:
+        """It is open."""
+        ...
+
+    def lost(self, connection: StreamConnection) -> None:
+        """It is closed."""
+        ...
+
+    def heard(self, connection: StreamConnection) -> None:
+        """Something came on it, and no whole message ever did."""
+        ...
+
+    def may_linger(self, connection: StreamConnection) -> bool:
+        """Whether it may stay for the answers its peer waits for, though nothing more will come on it."""
+        ...
+
+    def message(self, data: bytes, connection: StreamConnection, now_ns: int) -> None:
+        """A whole message came on it."""
+        ...
+
+    def broken(self, data: bytes, reason: str, connection: StreamConnection, now_ns: int) -> None:
+        """It lost its framing; it will be closed."""
+        ...
 
 
 class StreamConnection(asyncio.BufferedProtocol):
@@ -35,40 +69,52 @@ class StreamConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_closing",
-        "_connections",
         "_framer",
         "_frames",
         "_holds",
+        "_owner",
         "_read_since_ns",
         "_transport",
         "_unframed",
+        "_unsent",
         "_waiters",
         "accepted",
         "counted",
+        "half_closed",
+        "heard",
         "last_ns",
         "listener",
+        "lost",
         "number",
+        "owed",
         "pool_key",
+        "proven",
         "remote",
         "writable",
     )
 
-    def __init__(
-        self, connections: Connections, listener: Listener, remote: SocketAddress, number: int, *, accepted: bool
-    ) -> None:
-        self._connections = connections
+    def __init__(self, owner: Owner, listener: Listener, remote: SocketAddress, number: int, *, accepted: bool) -> None:
+        self._owner = owner
         self.listener = listener
         self.remote = remote
         self.number = number
         self.accepted = accepted
-        #: Among those that the cap is about.
+        #: It has one of the owner's places.
         self.counted = False
+        #: A byte has come; a whole message has.
+        self.heard = False
+        self.proven = False
+        #: The peer sends no more; it still reads.
+        self.half_closed = False
+        #: What was passed on for it and has no final answer yet. At least so many: of an ACK or a response nothing comes back.
+        self.owed = 0
+        self.lost = False
         #: Where `Dials` keeps it; None for an accepted one.
         self.pool_key: Target | None = None
         self.last_ns = time.monotonic_ns()
         self.writable = True
-        limits = connections.limits
-        self._framer = StreamFramer(max_body=limits.max_body_bytes)
+        self._unsent = INSIDE_UNSENT if listener.inside else OUTSIDE_UNSENT
+        self._framer = StreamFramer(max_body=owner.limits.max_body_bytes)
         self._transport: asyncio.Transport | None = None
         #: What was read and is not handled yet: bytes, then the frames in them.
         self._unframed = b""
@@ -86,16 +132,28 @@ class StreamConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
-        self._connections.made(self)
+        self._transport.set_write_buffer_limits(self._unsent.high_water_bytes)
+        self._owner.made(self)
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 (asyncio names it)
-        return self._connections.buffer
+        return self._owner.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._unframed = bytes(memoryview(self._connections.buffer)[:nbytes])
+        self._unframed = bytes(memoryview(self._owner.buffer)[:nbytes])
         self.last_ns = time.monotonic_ns()
-        self._connections.turns.take(self)
+        self.heard = True
+        if not self.proven:
+            self._owner.heard(self)
+        self._owner.turns.take(self)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more. True: what it is still owed goes back to it here (RFC 3261 18.2.2), for a while."""
+        if not self.accepted:
+            return False
+        if not self.half_closed:
+            self.half_closed = True
+            self.last_ns = time.monotonic_ns()
+        return not self._is_done() and self._owner.may_linger(self)
 
     def pause_writing(self) -> None:
         self.writable = False
@@ -111,9 +169,9 @@ class StreamConnection(asyncio.BufferedProtocol):
         self._release_waiters()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio names it)
-        self._closing = True
+        self._closing = self.lost = True
         self._release_waiters()
-        self._connections.lost(self)
+        self._owner.lost(self)
 
     # -- called by the edge ----------------------------------------------------------------------------------------
 
@@ -144,15 +202,29 @@ class StreamConnection(asyncio.BufferedProtocol):
             now_ns = time.monotonic_ns()
             if now_ns >= until_ns and frames:
                 return False
+        self._end_if_done()
         return True
 
     def _handle(self, frame: Frame, now_ns: int) -> None:
         if frame.kind == MESSAGE:
-            self._connections.message(frame.data, self, now_ns)
+            self._owner.message(frame.data, self, now_ns)
         elif frame.kind == PING:
             self.write(_PONG)
         else:
-            self._connections.broken(frame.data, frame.reason, self, now_ns)
+            self._owner.broken(frame.data, frame.reason, self, now_ns)
+            self.close()
+
+    def answered(self, data: bytes) -> None:
+        """This was written to it from the other side: perhaps the last thing it waited for."""
+        if self.owed and data.startswith(_RESPONSE) and not data.startswith(_PROVISIONAL):
+            self.owed -= 1
+            self._end_if_done()
+
+    def _is_done(self) -> bool:
+        return self.half_closed and not (self.owed or self._frames or self._unframed)
+
+    def _end_if_done(self) -> None:
+        if self.half_closed and self._is_done():
             self.close()
 
     def partial_for_ns(self, now_ns: int) -> int:
@@ -169,9 +241,11 @@ class StreamConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or self.closing:
             return False
-        if transport.get_write_buffer_size() + len(data) > MAX_UNSENT_BYTES:
+        unsent = transport.get_write_buffer_size()
+        # One message always fits, however large the operator lets bodies be.
+        if unsent and unsent + len(data) > self._unsent.max_bytes:
             if not self.listener.inside:
-                self._connections.counters.add("stream-slow-closed")
+                self._owner.counters.add("stream-slow-closed")
                 self.abort()
             return False
         transport.write(data)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import resource
+
 from sipguard.core.policy import SHEDDABLE_METHODS
+from sipguard.manage.descriptors import places, reserved
 from sipguard.manage.settings import Settings
 
 #: IANA SIP methods; another name is legal and most likely a slip.
@@ -13,7 +16,24 @@ ENDING_METHODS = frozenset(("ACK", "BYE", "CANCEL"))
 
 def warnings(settings: Settings) -> list[str]:
     """Each a sentence that begins with its key; empty when there is nothing to say."""
-    return [*settings.parameters.warnings(), *_address_warnings(settings), *_method_warnings(settings)]
+    return [
+        *settings.parameters.warnings(),
+        *_address_warnings(settings),
+        *_method_warnings(settings),
+        # The hard limit: `run` raises the soft one to it.
+        *descriptor_warnings(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+    ]
+
+
+def descriptor_warnings(settings: Settings, descriptors: int) -> list[str]:
+    """Whether so many descriptors (RLIMIT_NOFILE) are enough for the connections asked for."""
+    room = places(settings, descriptors)
+    if room >= settings.max_connections or all(endpoint.transport == "udp" for endpoint in settings.listen):
+        return []
+    return [
+        f"max_connections = {settings.max_connections}: {descriptors} descriptors leave {room}; "
+        f"ulimit -n {settings.max_connections + reserved(settings)} (systemd: LimitNOFILE=) allows it"
+    ]
 
 
 def _address_warnings(settings: Settings) -> list[str]:
