@@ -15,6 +15,7 @@ from sipguard.guard.counters import MAX_METHODS, OTHER_METHODS, Counters
 from sipguard.guard.ports import PlaneReading
 from sipguard.wire.problems import PROBLEMS
 from sipguard.wire.scan import KNOWN_METHODS
+from sipguard.wire.strict import STREAM_PROBLEMS
 from tests.guard.messages import ack_of, request, response_to, status_of
 from tests.guard.rig import MS, SECOND, Rig, judged, total
 
@@ -73,7 +74,7 @@ def apply(rig: Rig, step: tuple[Any, ...]) -> None:
 
 
 #: The guard's own 400, 505, 483, 200 and 503.
-ENDED = frozenset((*PROBLEMS, "max-forwards", "options", "no-upstream"))
+ENDED = frozenset((*PROBLEMS, *STREAM_PROBLEMS, "max-forwards", "options", "no-upstream"))
 
 policies = st.sampled_from(
     [Policy(), Policy(enforce=False), Policy(shed="excess"), Policy(drop_methods=["ACK", "BYE"])]

@@ -34,9 +34,8 @@ bad-address: a From or To with an open quote or bracket, an empty parameter or t
 _NAME: Final = re.compile(rb"[-+.0-9A-Z_a-z~]++[ \t\r\n]*+")
 
 _WS: Final = rb"[ \t]*+"
-_URI: Final = (
-    rb"[^ \t\"<>;\\\0]++"  # its first part; a backslash or a NUL anywhere but in a quoted string ends a connection
-)
+# Up to its first parameter. Kamailio: no backslash but in a quoted string, and no NUL at all.
+_URI: Final = rb"[^ \t\"<>;\\\0]++"
 _ADDRESS: Final = re.compile(
     rb"(?:"
     rb"(?:\"(?:[^\"\\\0]|\\[^\0])*+\"" + _WS + rb"|[^\"<>;\\\0]*+)<" + _WS + _URI + rb"[^ \t\"<>\\\0]*+" + _WS + rb">"
