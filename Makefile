@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("sipguard needs Python 3.11 or later, this is " + sys.version.split()[0] + "; say PYTHON=python3.x" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q -c constraints.txt hatchling editables
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[lab]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[tune]'
 	$(BIN)/python -m pip install -q -c constraints.txt coverage dpkt hypothesis import-linter mypy pytest pytest-timeout ruff
 	touch $@
 
