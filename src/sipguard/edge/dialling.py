@@ -26,8 +26,8 @@ HOLD_BYTES = 65_536
 #: Targets remembered at once (connections, attempts, failures).
 MAX_TARGETS = 10_000
 
-#: A peer that acknowledges nothing, or takes nothing, for so long is given up by the kernel (tcp(7)): its clients' requests
-#: then get their 503 or another connection, instead of waiting for the retransmissions of a quarter of an hour.
+#: A peer that acknowledges nothing, or takes nothing, for so long is given up by the kernel (tcp(7)), not after a quarter of an
+#: hour of retransmissions. What was written to it is lost; its clients are read again, and get another connection or a 503.
 USER_TIMEOUT_MS = 10_000
 
 #: A made connection on which nothing goes for so long is probed: an upstream that vanished is noticed before it is needed.
