@@ -150,7 +150,7 @@ class Settings(BaseModel):
     stream_drop: Annotated[StreamDrop, Allowed("drop or reject")] = "drop"
     """What a drop is on a stream: read and not answered, or 503."""
     max_connections: Annotated[StrictInt, *_integer(1, 1_000_000, "connections")] = 10_000
-    """Open stream connections from outside, all listeners together."""
+    """Open stream connections from outside, all listeners together; and no more than the descriptors allow."""
     max_body: Annotated[StrictInt, *_integer(0, 1 << 24, "bytes")] = 65_536
     """The largest body on a stream; more is 400 and close."""
     idle_timeout_s: Annotated[
@@ -160,7 +160,7 @@ class Settings(BaseModel):
     partial_timeout_s: Annotated[
         float, Field(strict=True, ge=0.1, le=3600, allow_inf_nan=False), Allowed("seconds, 0.1 … 3600")
     ] = 10.0
-    """A message that has begun on a stream must be whole within it."""
+    """A message that has begun on a stream must be whole within it, and a new connection must say something."""
     state_dir: Annotated[Path | None, BeforeValidator(_path), Allowed("a directory")] = None
     """Where the key lies; None: see `state_path`."""
     uas_ring_ms: Annotated[StrictInt, *_integer(0, 60_000, "ms")] = 200
