@@ -77,6 +77,12 @@ def test_a_message_as_it_should_be_keeps_its_lines() -> None:
     assert seal(START + b"\r\n\r\n") == START + b"\r\nContent-Length: 0\r\n\r\n"
 
 
+def test_a_status_line_keeps_its_space() -> None:
+    """RFC 3261 7.2: the reason may be empty, the space before it is there; Kamailio closes without it."""
+    for fold in (b"", b"\r\n c"):
+        assert seal(b"SIP/2.0 200 \r\nX: b%b\r\n\r\n" % fold).startswith(b"SIP/2.0 200 \r\nContent-Length: 0\r\nX: b")
+
+
 @given(any_bytes)
 def test_any_bytes(data: bytes) -> None:
     """Never raises; behind a start line whatever comes is sealed, and what is sealed stays as it is."""

@@ -71,6 +71,7 @@ REFUSED = [
     ("bad-via", request(via=b"Via: " + VIA + b";ali")),
     ("bad-via", request(b"Via: SIP/2.1/TCP h")),
     ("bad-via", request(b"Via: SIP/2.0/DTLS h")),
+    ("bad-via", request(b"Via: SIP/2.0/2TCP h")),
     ("bad-via", request(b"Via: SIP/2.0/TCP a b")),
     ("bad-via", request(b"Via: SIP/2.0/TCP h (a comment)")),
     ("bad-cseq", request(cseq=b"\x0b1 INVITE")),

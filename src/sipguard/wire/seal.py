@@ -16,6 +16,8 @@ from sipguard.wire.scan import TOKEN_BYTES
 
 _EMPTY_LINE: Final = re.compile(rb"\n\r?\n")  # as `framing` finds the end of a head
 _NO_TOKEN: Final = bytes(set(range(256)) - set(TOKEN_BYTES))
+# What a line begins with that may be a Content-Length; b"" for an empty one.
+_MAYBE: Final = frozenset((b"", *(bytes((byte,)) for byte in b"cClL" + _NO_TOKEN)))
 
 
 def seal(data: bytes) -> bytes:
@@ -49,6 +51,9 @@ def _without_length(lines: list[bytes]) -> tuple[list[bytes], int | None]:
     kind_of = NAMES.get
     for index in range(1, len(lines)):
         line = lines[index]
+        if line[:1] not in _MAYBE:
+            kept.append(line)
+            continue
         name, _, value = line.partition(b":")
         kind = kind_of(name)
         if kind is None:
@@ -67,10 +72,13 @@ def _cut(data: bytes) -> tuple[list[bytes], bytes]:
     """The logical lines, without line ends, and the body of a message with folds, bare LFs, bare CRs or no empty line."""
     found = _EMPTY_LINE.search(data)
     text, body = (data, b"") if found is None else (data[: found.start()], data[found.end() :])
-    logical: list[list[bytes]] = []
-    for line in text.split(b"\n"):
+    start, *rest = text.split(b"\n")
+    logical = [
+        [start.strip(b"\r").replace(b"\r", b" ")]
+    ]  # with the space at the end that a status line without a reason has
+    for line in rest:
         part = line.strip(b" \t\r").replace(b"\r", b" ")
-        if logical and (not part or line[:1] in (b" ", b"\t")):
+        if not part or line[:1] in (b" ", b"\t"):
             if part:
                 logical[-1].append(part)
         else:

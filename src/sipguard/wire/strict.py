@@ -52,8 +52,8 @@ _VIA_PARAM: Final = (
 )  # fmt: skip
 _VIA: Final = (
     _WS + rb"SIP" + _WS + rb"/" + _WS + rb"2\.0" + _WS + rb"/" + _WS
-    # Kamailio closes on transports unknown to it that begin with one of these.
-    + rb"(?![CDILP])" + _TOKEN + rb"[ \t]++(?:[-.0-9A-Z_a-z]++|\[[%.0-9:A-F_a-z]++\])(?:[ \t]*:" + _WS + rb"[0-9]{1,5})?"
+    # Kamailio closes on a transport that begins with one of these.
+    + rb"(?![.0-9CDILP])" + _TOKEN + rb"[ \t]++(?:[-.0-9A-Z_a-z]++|\[[%.0-9:A-F_a-z]++\])(?:[ \t]*:" + _WS + rb"[0-9]{1,5})?"
     + rb"(?:" + _VIA_PARAM + rb")*+" + _WS
 )  # fmt: skip
 _VIAS: Final = re.compile(_VIA + rb"(?:," + _VIA + rb")*+", re.IGNORECASE)
