@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -237,6 +238,9 @@ def _search(
         except ClusterError as error:
             typer.echo(f"error: --dask: {error}", err=True)
             raise typer.Exit(2) from None
+        except BrokenProcessPool:
+            typer.echo("error: a process died while trying a set (out of memory?); --jobs 1 needs the least", err=True)
+            raise typer.Exit(1) from None
 
 
 @contextmanager

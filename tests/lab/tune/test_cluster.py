@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -99,13 +100,27 @@ def test_the_command_on_a_cluster(cluster: Any, tmp_path: Any) -> None:
     assert there.out == here.out
 
 
-def test_no_scheduler_is_told() -> None:
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("tcp://127.0.0.1:1", r"no scheduler at tcp://127\.0\.0\.1:1 \(Connection refused\)"),
+        ("nonsense", r"nonsense: allowed is tcp://HOST:PORT"),
+        ("tcp://127.0.0.1:70000", r"allowed is tcp://HOST:PORT"),
+        ("inproc://1.2.3.4/5/6", r"allowed is tcp://HOST:PORT"),
+    ],
+)
+def test_no_scheduler_is_told(address: str, told: str) -> None:
     pytest.importorskip("distributed")
-    load = ScenarioLoad(parse(STORM, "small"))
-    with pytest.raises(ClusterError, match=r"no scheduler at tcp://127\.0\.0\.1:1 within 1 s"):
-        ClusterBench(load, "tcp://127.0.0.1:1", patience_s=1)
-    with pytest.raises(ClusterError, match="no scheduler at nonsense"):
-        ClusterBench(load, "nonsense", patience_s=1)
+    with pytest.raises(ClusterError, match=told):
+        ClusterBench(ScenarioLoad(parse(STORM, "small")), address, patience_s=1)
+
+
+def test_a_listener_that_is_no_scheduler_is_told() -> None:
+    pytest.importorskip("distributed")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=r"no scheduler answers at .* within 1 s"):
+            ClusterBench(ScenarioLoad(parse(STORM, "small")), address, patience_s=1)
 
 
 def test_a_cluster_without_workers_is_told() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from sipguard import Parameters
 from sipguard.lab.sim.scenario_file import shipped
+from sipguard.manage.settings import parse_retry_after
 
 ROOT = Path(__file__).resolve().parents[3]
 GUIDES = ("docs/choosing.md", "docs/choosing.ru.md")
@@ -62,6 +63,8 @@ def test_what_it_names_exists(guide: str) -> None:
         assert name.startswith("--") or name in shipped()
     for name in re.findall(r"--scenario ([a-z0-9-]+)", text):
         assert name in shipped()
+    ranges = re.findall(r'retry_after = "([^"]+)"', text)
+    assert [str(parse_retry_after(each)) for each in ranges] == ["30-120"]
     # SPEC P4: the warned-about TR and the rate at which LC 800 acts with it.
     assert Parameters(TR=600).warnings()
     assert 800 * 1000 // (Parameters(TR=600).scale * 600) == 1333

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import socket
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -11,6 +13,7 @@ from sipguard.lab.tune.figures import Candidate, Figures, Load
 
 #: How long to wait for the scheduler and for a first worker.
 PATIENCE_S = 30
+_ADDRESS = re.compile(r"(tcp|tls)://([^:/\[\]]+|\[[^\[\]]+\]):([0-9]{1,5})", re.ASCII)
 
 
 class ClusterError(RuntimeError):
@@ -30,12 +33,9 @@ class ClusterBench:
         """address: tcp://HOST:PORT or tls://HOST:PORT. Raises ModuleNotFoundError, ClusterError."""
         import distributed
 
-        client: Any = distributed.Client
         self._load = load
-        try:
-            self._client: Any = client(address, timeout=patience_s, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"no scheduler at {address} within {patience_s:g} s ({error})") from None
+        _knock(address, patience_s)
+        self._client = _joined(distributed.Client, address, patience_s)
         try:
             self._client.wait_for_workers(1, timeout=patience_s)
         except TimeoutError:
@@ -56,7 +56,7 @@ class ClusterBench:
         self.close()
 
     def try_all(self, candidates: Sequence[Candidate]) -> list[Figures]:
-        """In the order given. Raises ClusterError when a candidate has taken several workers with it."""
+        """In the order given. Raises ClusterError when a candidate has taken several workers with it, or they lack sipguard."""
         from distributed import KilledWorker
 
         tasks = [self._client.submit(_try_out, self._data, candidate, pure=False) for candidate in candidates]
@@ -64,12 +64,42 @@ class ClusterBench:
             found: list[Figures] = self._client.gather(tasks)
         except KilledWorker as error:
             raise ClusterError(f"workers died one after the other while trying a candidate ({error})") from None
+        except ModuleNotFoundError as error:
+            raise ClusterError(f"a worker has no {error.name}: pip install 'sipguard[tune]' there as well") from None
         return found
 
     def close(self) -> None:
         """Leave the cluster; it goes on without us."""
         self._data.release()
         self._client.close()
+
+
+def _knock(address: str, patience_s: float) -> None:
+    """Raises ClusterError where no scheduler listens: a client would wait for ever for the first word of what is none."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found[3]) < 65536:
+        raise ClusterError(f"{address}: allowed is tcp://HOST:PORT or tls://HOST:PORT")
+    try:
+        with socket.create_connection((found[2].strip("[]"), int(found[3])), timeout=patience_s) as knocked:
+            # It speaks first, but for TLS, where the client does.
+            if found[1] == "tcp" and not knocked.recv(1):
+                raise ClusterError(f"what listens at {address} is no scheduler")
+    except TimeoutError:
+        raise ClusterError(f"no scheduler answers at {address} within {patience_s:g} s") from None
+    except OSError as error:
+        raise ClusterError(f"no scheduler at {address} ({error.strerror or error})") from None
+
+
+def _joined(kind: Any, address: str, patience_s: float) -> Any:
+    # In two steps, to have it when it fails: a client that is left to the garbage collector closes itself in whatever
+    # thread that happens to run in, and can wait there for a lock that this thread has.
+    client = kind.__new__(kind)
+    try:
+        client.__init__(address, timeout=patience_s, set_as_default=False)
+    except (OSError, ValueError) as error:
+        client.close()
+        raise ClusterError(f"what listens at {address} is no scheduler ({error})") from None
+    return client
 
 
 def _opened(data: bytes) -> Load:
