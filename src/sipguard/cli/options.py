@@ -14,6 +14,7 @@ import typer
 from sipguard.core.parameters import TERM
 
 LAW = "The law"
+CAPTURES = "Captures"
 
 
 def of_term(name: str, more: str = "") -> str:
@@ -59,6 +60,23 @@ DropMethods = Annotated[
         metavar="METHODS",
         rich_help_panel=LAW,
     ),
+]
+# What of a capture is looked at.
+Ports = Annotated[
+    list[str] | None,
+    typer.Option(help="UDP and TCP ports to look at. (default: all)", rich_help_panel=CAPTURES, metavar="PORTS"),
+]
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Count only what is sent to these servers. (default: to any)",
+        rich_help_panel=CAPTURES,
+        metavar="IP[:PORT]",
+    ),
+]
+AtGuard = Annotated[
+    bool,
+    typer.Option("--at-guard", help="Taken at a guard: ACKs to the 503s in it do not count.", rich_help_panel=CAPTURES),
 ]
 
 

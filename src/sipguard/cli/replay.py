@@ -26,7 +26,7 @@ EXAMPLE = "Example: sipguard replay trunk.pcapng --to 192.0.2.10:5060 --lc 100,2
 #: Writes a row.
 _Rows = Callable[[Iterable[object]], None]
 _SEVERAL = "; several with commas are compared side by side"
-_LAW, _INPUT, _OUTPUT = options.LAW, "Captures", "Output"
+_LAW, _INPUT, _OUTPUT = options.LAW, options.CAPTURES, "Output"
 
 
 def _several(text: str) -> object:
@@ -96,24 +96,9 @@ def replay(
             metavar="CONDITION",
         ),
     ] = None,
-    ports: Annotated[
-        list[str] | None,
-        typer.Option(help="UDP and TCP ports to look at. (default: all)", rich_help_panel=_INPUT, metavar="PORTS"),
-    ] = None,
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Count only what is sent to these servers. (default: to any)",
-            rich_help_panel=_INPUT,
-            metavar="IP[:PORT]",
-        ),
-    ] = None,
-    at_guard: Annotated[
-        bool,
-        typer.Option(
-            "--at-guard", help="Taken at a guard: ACKs to the 503s in it do not count.", rich_help_panel=_INPUT
-        ),
-    ] = False,
+    ports: options.Ports = None,
+    to: options.To = None,
+    at_guard: options.AtGuard = False,
     origin: Annotated[
         str,
         typer.Option(

@@ -38,7 +38,6 @@ MAX_TRIALS, MAX_JOBS = 100_000, 256
 
 _CAPACITY = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(?:/s)?", re.ASCII)
 _LAW = "The law (a value given is kept, not searched for)"
-_INPUT = "Captures"
 
 
 def register(app: typer.Typer) -> None:
@@ -77,24 +76,9 @@ def tune(
         Path | None, typer.Option(help="Write sipguard.toml and tune.json there.", metavar="DIRECTORY")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON in place of the tables.")] = False,
-    ports: Annotated[
-        list[str] | None,
-        typer.Option(help="UDP and TCP ports to look at. (default: all)", rich_help_panel=_INPUT, metavar="PORTS"),
-    ] = None,
-    to: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Count only what is sent to these servers. (default: to any)",
-            rich_help_panel=_INPUT,
-            metavar="IP[:PORT]",
-        ),
-    ] = None,
-    at_guard: Annotated[
-        bool,
-        typer.Option(
-            "--at-guard", help="Taken at a guard: ACKs to the 503s in it do not count.", rich_help_panel=_INPUT
-        ),
-    ] = False,
+    ports: options.Ports = None,
+    to: options.To = None,
+    at_guard: options.AtGuard = False,
     lc: Annotated[int | None, _pinned("Level Critical, 1 … 10000 requests/s")] = None,
     lcdm: Annotated[str | None, _pinned("Level Critical Drop Mode")] = None,
     lcps: Annotated[int | None, _pinned("Limit Critical Per Second, 1 … 10000 requests/s of growth")] = None,
