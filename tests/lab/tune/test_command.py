@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -152,3 +155,63 @@ def test_a_missing_package_is_named_with_its_command(capture: Path, tmp_path: Pa
     assert done.returncode == 2
     assert f"pip install 'sipguard[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def session_members(session: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = path.read_text("utf-8", "replace").rpartition(")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if int(of) == session and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def until(wanted: Callable[[], bool], what: str, within_s: float = 30) -> None:
+    end = time.monotonic() + within_s
+    while not wanted():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("to_all", [False, True], ids=["to it alone", "to all, as a terminal does"])
+@pytest.mark.parametrize(
+    # 2: the first process that belongs to the pool is on its way; 4: itself, the tracker of resources and both workers.
+    ("processes", "later_s"),
+    [(1, 0.5), (2, 0), (3, 0), (4, 0), (4, 1.0)],
+)
+def test_an_interrupt_ends_it_and_every_process_of_it(
+    tmp_path: Path, processes: int, later_s: float, to_all: bool
+) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    command = [sys.executable, "-m", "sipguard", "tune", "--scenario", str(path), "--jobs", "2", "--trials", "10000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as ran:
+        until(lambda: len(session_members(ran.pid)) >= processes, "so many processes")
+        time.sleep(later_s)
+        (os.killpg if to_all else os.kill)(ran.pid, signal.SIGINT)
+        try:
+            out, err = ran.communicate(timeout=30)
+        finally:
+            if ran.poll() is None:
+                os.killpg(ran.pid, signal.SIGKILL)
+    assert (ran.returncode, out, err.replace(b"\n", b"")) == (130, b"", b"")
+    until(lambda: not session_members(ran.pid), "none left")
+
+
+def test_who_kills_it_kills_its_workers(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    command = [sys.executable, "-m", "sipguard", "tune", "--scenario", str(path), "--jobs", "2", "--trials", "10000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as ran:
+        until(lambda: len(session_members(ran.pid)) >= 4, "both workers")
+        time.sleep(1)
+        ran.kill()
+    try:
+        until(lambda: not session_members(ran.pid), "none left")
+    finally:
+        for pid in session_members(ran.pid):
+            os.kill(pid, signal.SIGKILL)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from threading import Thread, current_thread, main_thread
 from types import TracebackType
 
 from sipguard.lab.tune.figures import Candidate, Figures, Load
@@ -13,15 +18,19 @@ _load: Load | None = None
 
 
 class LocalBench:
-    """A pool of processes that each have the load; one of a single process is this one. Close it, or use `with`."""
+    """A pool of processes that each have the load; one of a single process is this one. Close it, or use `with`.
 
-    __slots__ = ("_load", "_pool")
+    Whatever ends this process ends them: an interrupt (which they do not hear themselves), an error, a kill.
+    """
+
+    __slots__ = ("_load", "_pool", "_workers")
 
     def __init__(self, load: Load, processes: int) -> None:
         self._load = load
+        self._workers: list[BaseProcess] = []
         # spawn: the parent may have threads (a progress bar, a cluster's client), which a fork would cut off.
         self._pool = (
-            ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin, initargs=(load,))
+            ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(load,))
             if processes > 1
             else None
         )
@@ -41,17 +50,56 @@ class LocalBench:
         """In the order given. Raises BrokenProcessPool when a process dies."""
         if self._pool is None:
             return [self._load.try_out(candidate) for candidate in candidates]
-        return list(self._pool.map(_try_out, candidates))
+        return [future.result() for future in self._begun(self._pool, candidates)]
 
     def close(self) -> None:
-        """End the processes; what they have not begun is not done."""
+        """End the processes, also in the middle of a candidate."""
+        for worker in self._workers:
+            worker.terminate()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+    def _begun(self, pool: ProcessPoolExecutor, candidates: Sequence[Candidate]) -> list[Future[Figures]]:
+        # The pool begins its processes when it gets its first work; interrupted half-way it would never end them.
+        with _no_interrupt():
+            others = set() if self._workers else set(multiprocessing.active_children())
+            begun = [pool.submit(_try_out, candidate) for candidate in candidates]
+            self._workers = self._workers or [each for each in multiprocessing.active_children() if each not in others]
+        return begun
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """An interrupt waits until the end; processes begun meanwhile never hear one: a terminal sends it to all at once."""
+    if current_thread() is not main_thread():
+        # Python tells the main thread alone.
+        yield
+        return
+    heard: list[int] = []
+    # The mask is what the processes inherit. Here it is not enough: threads of libraries hear it and hand it on.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _begin(load: Load) -> None:
     global _load
     _load = load
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    # A parent that was killed closes nothing, and each worker holds the queue's other end itself.
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _try_out(candidate: Candidate) -> Figures:
