@@ -263,7 +263,8 @@ def test_several_files_are_one_stream_by_time(tmp_path: Path) -> None:
 def test_what_a_file_is(tmp_path: Path) -> None:
     contents = {
         "capture": [pcap([]), ng_file(), gzip.compress(pcap([])), zstandard.ZstdCompressor().compress(ng_file())],
-        "csv": [b"", b"time_ms,method\n", b"\xef\xbb\xbf5,INVITE"],
+        "csv": [b"time_ms,method\n", b"\xef\xbb\xbf5,INVITE", b"\n5,INVITE"],
+        "empty": [b"", gzip.compress(b""), b"\x1f\x8b", b"\x28\xb5", b"\n"],
         "jsonl": [b'{"time_ms": 1}', gzip.compress(b'\n {"time_ms": 1}')],
     }
     path = tmp_path / "file"

@@ -56,9 +56,10 @@ def run(*arguments: str | Path) -> Ran:
 
 def json_of(*arguments: str | Path) -> dict[str, Any]:
     ran = run(*arguments, "--json", "-")
-    assert (ran.code, ran.err) == (0, "")
     found = json.loads(ran.out)
     assert isinstance(found, dict)
+    assert (ran.code, ran.err) == (0, "".join(f"warning: {text}\n" for text in found["warnings"]))
+    assert len(found["warnings"]) == (not found["sets"][0]["requests"])
     return found
 
 
@@ -233,9 +234,18 @@ def test_pictures(capture: Path, tmp_path: Path, suffix: str, magic: bytes) -> N
 def test_an_empty_capture_has_no_picture_and_says_so(tmp_path: Path) -> None:
     empty = tmp_path / "empty.pcap"
     empty.write_bytes(pcap([]))
-    ran = run(empty, "--picture", tmp_path / "x.png")
-    assert ran.code == 1
-    assert "nothing to draw" in ran.err
+    picture = tmp_path / "x.png"
+    picture.write_bytes(b"the last one")
+    ran = run(empty, "--picture", picture, "--html", tmp_path / "x.html", "--fail-if", "requests<1")
+    # What could not be done weighs more than a condition that holds.
+    assert ran.code == 2
+    assert ran.err.splitlines() == [
+        f"warning: no SIP request in {empty}: there is no packet in it",
+        "error: --picture: nothing to draw: the run gave no sample",
+        "failed: requests<1 (requests is 0)",
+    ]
+    assert picture.read_bytes() == b"the last one"
+    assert "no SIP request in" in (tmp_path / "x.html").read_text("utf-8")
 
 
 def test_filters_and_origin(capture: Path) -> None:

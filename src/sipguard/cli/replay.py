@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from sipguard.cli import options
+from sipguard.cli import options, say
 from sipguard.cli import replay_asked as asked
+from sipguard.cli.results import write_whole
 from sipguard.manage.config import Problem, Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -136,8 +137,7 @@ def replay(
     reading = asked.reading(settings[0], options.names(ports), options.names(to), at_guard, origin)
     until_ns, conditions = asked.until(until), asked.conditions(fail_if or [])
     asked.check_files(files, outputs)
-    with ExitStack() as opened:
-        fed = _run(files, settings, reading, until_ns, outputs, opened)
+    fed = _run(files, settings, reading, until_ns, outputs)
     code = _tell(fed, outputs, conditions)
     if code:
         raise typer.Exit(code)
@@ -152,27 +152,27 @@ def _run(
     reading: CaptureOptions,
     until_ns: int | None,
     outputs: asked.Outputs,
-    opened: ExitStack,
 ) -> Fed:
-    """Read everything; rows are written as they come."""
+    """Read everything; rows are written as they come, and stay when it is broken off."""
     from sipguard.lab.capture.records import CaptureError
     from sipguard.lab.feed import feed
     from sipguard.lab.progress import progress
     from sipguard.lab.replay import RowError
 
-    inputs = [_input(name) for name in files]
-    ticks = _writer("ticks", outputs.ticks, opened)
-    verdicts = _writer("verdicts", outputs.verdicts, opened)
-    sizes = [each.size for each in inputs]
-    on_read = opened.enter_context(progress(None if None in sizes else sum(filter(None, sizes)), "reading"))
-    make = _study_maker(settings, ticks, verdicts)
     try:
-        return feed(inputs, make, reading, until_ns, on_read)
-    except RowError as error:
-        typer.echo(f"error: {', '.join(files)}: {error}", err=True)
-    except CaptureError as error:
-        typer.echo(f"error: {error}", err=True)
-    raise typer.Exit(2)
+        inputs = [_input(name) for name in files]
+        sizes = [each.size for each in inputs]
+        total = None if None in sizes else sum(filter(None, sizes))
+        with ExitStack() as opened:
+            rows = [
+                _writer(key, name, opened) for key, name in (("ticks", outputs.ticks), ("verdicts", outputs.verdicts))
+            ]
+            # A bar among rows on the same terminal would spoil both.
+            told = None if outputs.rows_on_terminal else opened.enter_context(progress(total, "reading"))
+            return feed(inputs, _study_maker(settings, *rows), reading, until_ns, told)
+    except (CaptureError, RowError) as error:
+        say.error(str(error))
+        raise typer.Exit(2) from None
 
 
 def _study_maker(settings: Sequence[Settings], ticks: _Rows | None, verdicts: _Rows | None) -> Callable[[int], Study]:
@@ -209,15 +209,12 @@ def _writer(key: str, name: str | None, opened: ExitStack) -> _Rows | None:
 
 def _input(name: str) -> Input:
     from sipguard.lab.capture.files import Input
-    from sipguard.lab.capture.records import CaptureError
 
     try:
         return Input(name)
     except OSError as error:
-        raise _unusable("input", name, error) from None
-    except CaptureError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
+        allowed = f"a file that can be read ({error.strerror}); nothing was read"
+        raise SettingsError((Problem("input", name, allowed),)) from None
 
 
 def _writing(key: str, name: str) -> AbstractContextManager[TextIO]:
@@ -226,11 +223,11 @@ def _writing(key: str, name: str) -> AbstractContextManager[TextIO]:
     try:
         return Path(name).open("w", encoding="utf-8", newline="")
     except OSError as error:
-        raise _unusable(key, name, error) from None
+        raise _unwritable(key, name, error) from None
 
 
-def _unusable(key: str, name: str, error: OSError) -> SettingsError:
-    return SettingsError((Problem(key, name, f"a file that can be opened ({error.strerror})", by_flag=key != "input"),))
+def _unwritable(key: str, name: str, error: OSError) -> SettingsError:
+    return SettingsError((Problem(key, name, f"a file that can be written ({error.strerror})", by_flag=True),))
 
 
 # -- the result --------------------------------------------------------------------------------------------------------
@@ -238,46 +235,68 @@ def _unusable(key: str, name: str, error: OSError) -> SettingsError:
 
 def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition]) -> int:
     """Everything that is told at the end; the exit code."""
-    from sipguard.lab.outcome import document, metrics_of
+    from sipguard.lab.outcome import metrics_of
 
-    for text in fed.damages:
-        typer.echo(f"warning: {text}", err=True)
-    if outputs.summary:
-        _print_summary(fed)
-    if outputs.json is not None:
-        with _writing("json", outputs.json) as file:
-            json.dump(document(fed.study, fed.about, fed.damages), file, indent=1)
-            file.write("\n")
-    code = _draw(fed, outputs)
+    remarks = _remarks(fed)
+    for text in (*fed.damages, *remarks):
+        say.warning(text)
+    try:
+        # First what was asked for by name: the summary's reader may go away.
+        done = _leave(fed, outputs, remarks)
+    finally:
+        if outputs.summary:
+            _print_summary(fed)
+    code = 0 if done else 2
     values = metrics_of(fed.study.main, len(fed.damages))
     for condition in conditions:
         if condition.holds(values):
-            typer.echo(f"failed: {condition.text} ({condition.metric} is {values[condition.metric]:g})", err=True)
-            code = 1
+            say.failed(f"{condition.text} ({condition.metric} is {_number(values[condition.metric])})")
+            code = code or 1
     return code
 
 
-def _draw(fed: Fed, outputs: asked.Outputs) -> int:
-    """The picture and the report; the exit code, 1 when there is none to be had."""
-    from sipguard.lab.html import draw_course, write_html
+def _remarks(fed: Fed) -> list[str]:
+    """What is no damage and still to be known: that nothing was judged."""
+    if fed.study.main.requests:
+        return []
+    return [f"no SIP request in {', '.join(_some(fed.about['inputs']))}: {fed.instead}"]
+
+
+def _leave(fed: Fed, outputs: asked.Outputs, remarks: Sequence[str]) -> bool:
+    """The result in files; whether all of them were to be had."""
+    from sipguard.lab.html import page, picture
+    from sipguard.lab.outcome import document
     from sipguard.lab.plots import PlotError
 
     title = "replay of " + ", ".join(Path(name).name for name in _some(fed.about["inputs"]))
-    code = 0
-    for key, name in (("picture", outputs.picture), ("html", outputs.html)):
-        if name is None:
-            continue
+    done = True
+    if outputs.json is not None:
+        text = json.dumps(document(fed.study, fed.about, fed.damages, remarks), indent=1) + "\n"
+        _write("json", outputs.json, text.encode("ascii"))
+    if outputs.picture is not None:
         try:
-            if key == "picture":
-                draw_course(fed.study.main, Path(name), title)
-            else:
-                write_html(fed.study, Path(name), title, fed.facts, fed.damages)
-        except OSError as error:
-            raise _unusable(key, name, error) from None
+            _write("picture", outputs.picture, picture(fed.study.main, Path(outputs.picture).suffix, title))
         except PlotError as error:
-            typer.echo(f"error: --{key}: {error}", err=True)
-            code = 1
-    return code
+            say.error(f"--picture: {error}")
+            done = False
+    if outputs.html is not None:
+        _write("html", outputs.html, page(fed.study, title, fed.facts, fed.damages, remarks).encode("utf-8"))
+    return done
+
+
+def _write(key: str, name: str, content: bytes) -> None:
+    if name == "-":
+        sys.stdout.write(content.decode("ascii"))
+        return
+    try:
+        write_whole(name, content)
+    except OSError as error:
+        raise _unwritable(key, name, error) from None
+
+
+def _number(value: float) -> str:
+    """A metric as a person compares it with a limit: counts whole, the rest to three decimals."""
+    return str(int(value)) if value == int(value) else f"{value:.3f}"
 
 
 def _some(names: Sequence[str]) -> Iterator[str]:
@@ -291,7 +310,8 @@ def _print_summary(fed: Fed) -> None:
 
     from sipguard.lab.tables import print_study
 
-    console = Console()
+    # What is printed holds names from outside: no markup, no emoji by their names.
+    console = Console(markup=False, emoji=False)
     for name, value in fed.facts[1:]:
         console.print(f"{name}: {value}", highlight=False)
     print_study(fed.study, console)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sipguard.cli.results import hindrance
 from sipguard.manage.config import Problem, Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ PORTS_FORM = "port numbers 1 … 65535, with commas"
 TO_FORM = "IP or IP:PORT, with commas, as 192.0.2.10:5060,[2001:db8::1]"
 ORIGIN_FORM = "first, second, or a Unix time in seconds with at most 9 decimals"
 PICTURE_FORM = "a file name that ends in .png or .svg"
+NEEDS_MATPLOTLIB = "none without matplotlib: pip install 'sipguard[lab]'"
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _UNIX_TIME = re.compile(r"([0-9]{1,11})(?:\.([0-9]{1,9}))?", re.ASCII)
@@ -38,6 +41,11 @@ class Outputs(NamedTuple):
     def summary(self) -> bool:
         """Whether the terminal gets one: not when rows were asked for, nor when standard output is taken."""
         return self.ticks is None and self.verdicts is None and self.json != "-"
+
+    @property
+    def rows_on_terminal(self) -> bool:
+        """Whether somebody looks at rows as they come."""
+        return "-" in (self.ticks, self.verdicts) and sys.stdout is not None and sys.stdout.isatty()
 
 
 def sets(config: Path | None, law: Mapping[str, str | None], fixed: Mapping[str, object]) -> list[Settings]:
@@ -144,20 +152,36 @@ def conditions(texts: Iterable[str]) -> list[Condition]:
 
 
 def check_files(files: Sequence[str], outputs: Outputs) -> None:
-    """An output that is an input, or another output, would destroy what it is made from."""
+    """An output that is an input, or another output, would destroy what it is made from; one that cannot be written would be
+    found out at the end of a long reading."""
     problems: list[Problem] = []
     taken = {Path(name).resolve() for name in files if name != "-"}
     for key, name in outputs._asdict().items():
         place = None if name is None else Path("-") if name == "-" else Path(name).resolve()
         if name == "-" and key in ("html", "picture"):
             problems.append(Problem(key, name, "a file name", by_flag=True))
+        elif name == "-" and sys.stdout is None:
+            problems.append(Problem(key, name, "a standard output that is open", by_flag=True))
         elif place in taken:
             problems.append(Problem(key, name, "a file of its own", by_flag=True))
         elif place is not None:
             taken.add(place)
+            why = None if name is None or name == "-" else hindrance(name)
+            if why is not None:
+                problems.append(Problem(key, name, f"a file that can be written ({why})", by_flag=True))
     if outputs.picture is not None and Path(outputs.picture).suffix not in (".png", ".svg"):
         problems.append(Problem("picture", outputs.picture, PICTURE_FORM, by_flag=True))
+    elif outputs.picture is not None and not _can_draw():
+        problems.append(Problem("picture", outputs.picture, NEEDS_MATPLOTLIB, by_flag=True))
     if files.count("-") > 1:
         problems.append(Problem("input", "-", "standard input once"))
     if problems:
         raise SettingsError(tuple(problems))
+
+
+def _can_draw() -> bool:
+    try:
+        import matplotlib  # noqa: F401  asked for before a long reading, not after it
+    except ImportError:
+        return False
+    return True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import Any, NamedTuple
@@ -11,12 +10,13 @@ from typing import Any, NamedTuple
 from sipguard.core.parameters import Parameters
 from sipguard.core.policy import Policy
 from sipguard.lab.capture.decoder import Decoder
-from sipguard.lab.capture.files import Captures, Input
+from sipguard.lab.capture.files import Captures, Input, note_empty
 from sipguard.lab.capture.records import CaptureError, Packet
-from sipguard.lab.capture.source import Source, TextLines
+from sipguard.lab.capture.text import text_lines
 from sipguard.lab.jsonl import read_jsonl
-from sipguard.lab.replay import Event, read_events
+from sipguard.lab.replay import RowError, read_events
 from sipguard.lab.study import Study
+from sipguard.shown import duration
 
 SECOND_NS = 1_000_000_000
 
@@ -41,13 +41,15 @@ class CaptureOptions(NamedTuple):
 class Fed(NamedTuple):
     """A study that has run, with what is to be said of its input.
 
-    about: for machines. facts: for people, name and value. damages: what could not be read.
+    about: for machines. facts: for people, name and value. damages: what could not be read. instead: what was in the input
+    besides requests, for when there was none.
     """
 
     study: Study
     about: dict[str, Any]
     facts: list[tuple[str, str]]
     damages: list[str]
+    instead: str
 
 
 def feed(
@@ -57,15 +59,20 @@ def feed(
     until_ns: int | None = None,
     on_read: Callable[[int], None] | None = None,
 ) -> Fed:
-    """Run the inputs, all captures or all events, through the study.
+    """Run the inputs, all captures or all events (empty ones go with either), through the study.
 
     until_ns: the windows that end by then are closed, ns since the origin; captures: None is the last packet's time. on_read:
     told the bytes read so far. Raises CaptureError, OSError, RowError (what came before it has been told by the hooks).
     """
-    kinds = {each.kind == "capture" for each in inputs}
-    if len(kinds) != 1:
-        raise CaptureError("captures and events together: allowed is either, since their times have no common origin")
-    if kinds.pop():
+    captures = [each for each in inputs if each.kind == "capture"]
+    events = [each for each in inputs if each.kind not in ("capture", "empty")]
+    if captures and events:
+        raise CaptureError(
+            None,
+            f"captures and events together ({captures[0].name} is a capture, {events[0].name} is none): allowed is either, "
+            "since their times have no common origin; nothing was read",
+        )
+    if captures:
         return _feed_captures(inputs, make_study, options, until_ns, on_read)
     return _feed_events(inputs, make_study, until_ns, on_read)
 
@@ -96,7 +103,12 @@ def _feed_captures(
     # The capture itself says how long the calm at its end was.
     study.close(max(study.last_ns, decoder.last_ns - study.origin_ns) if until_ns is None else until_ns)
     damages = [str(damage) for damage in captures.damages]
-    return Fed(study, _about(inputs, decoder), _facts(inputs, decoder, study), damages)
+    missing = _missing(decoder, study)
+    facts = [*_read_facts(inputs, decoder), *missing, *_back_facts(study)]
+    instead = "; ".join(f"{name}: {count}" for name, count in missing)
+    if not instead:
+        instead = f"none of {decoder.tally.packets:,} packets is one" if decoder.tally.packets else "there is no packet in it"
+    return Fed(study, _about(inputs, decoder), facts, damages, instead)
 
 
 def _feed_events(
@@ -104,21 +116,30 @@ def _feed_events(
 ) -> Fed:
     study = make_study(0)
     damages: list[str] = []
+    before = 0
     for each in inputs:
-        with closing(each.open(on_read)) as source:
-            study.run_events(_events(source, each.kind))
+        told = None if on_read is None else _after(before, on_read)
+        before += each.size or 0
+        with closing(each.open(told)) as source:
+            note_empty(source)
+            lines = text_lines(source)
+            try:
+                study.run_events(read_jsonl(lines) if each.kind == "jsonl" else read_events(lines))
+            except RowError as error:
+                error.file = each.name
+                raise
             damages += map(str, source.damages)
     study.close(until_ns)
-    names = [each.name for each in inputs]
-    return Fed(study, {"inputs": names, "kind": "events"}, [("files", ", ".join(names))], damages)
+    kind, instead = "events", "no row in it counts any"
+    if all(each.kind == "empty" for each in inputs):
+        kind, instead = "empty", "there is nothing in it"
+    about = {"inputs": [each.name for each in inputs], "kind": kind}
+    return Fed(study, about, [("files", _names(inputs)), *_back_facts(study)], damages, instead)
 
 
-def _events(source: Source, kind: str) -> Iterator[Event]:
-    # Bytes that are no UTF-8 become characters no method has: the row is named, not the codec.
-    lines = io.TextIOWrapper(
-        io.BufferedReader(TextLines(source)), encoding="utf-8-sig", errors="surrogateescape", newline=""
-    )
-    return read_jsonl(lines) if kind == "jsonl" else read_events(lines)
+def _after(before: int, on_read: Callable[[int], None]) -> Callable[[int], None]:
+    """Told the bytes of one file, tells those of all so far."""
+    return lambda position: on_read(before + position)
 
 
 def _origin(first: Packet | None, options: CaptureOptions) -> int:
@@ -144,31 +165,45 @@ def _about(inputs: Sequence[Input], decoder: Decoder) -> dict[str, Any]:
     }
 
 
-def _facts(inputs: Sequence[Input], decoder: Decoder, study: Study) -> list[tuple[str, str]]:
-    """What was read, and every reason for which a request may be missing from it."""
-    tally, streams = decoder.tally, decoder.streams
+def _names(inputs: Sequence[Input]) -> str:
     names = [each.name for each in inputs]
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    facts = [("files", shown), ("packets", f"{tally.packets:,} ({tally.bytes:,} bytes)")]
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _read_facts(inputs: Sequence[Input], decoder: Decoder) -> list[tuple[str, str]]:
+    tally = decoder.tally
+    return [("files", _names(inputs)), ("packets", f"{tally.packets:,} ({tally.bytes:,} bytes)")]
+
+
+def _missing(decoder: Decoder, study: Study) -> list[tuple[str, str]]:
+    """Every reason for which a request may be missing, with its count."""
+    tally, streams = decoder.tally, decoder.streams
     reasons = (
         ("packets of an unknown link type", tally.other_links),
+        ("packets that are no IP", tally.not_ip),
+        ("packets on other ports", tally.other_ports),
         ("SIP responses (never count)", tally.udp_responses + tally.tcp_responses),
         ("requests to other addresses", tally.elsewhere),
         ("ACKs to the guard's own 503, absorbed (SPEC M2)", tally.absorbed),
         ("requests before the origin, left out", study.early),
         ("packets out of tunnels", tally.tunnelled),
+        ("packets in too many tunnels", tally.too_deep),
         ("packets captured in part", tally.cut),
+        ("UDP packets longer than their IP packet", tally.malformed),
         ("datagrams with fragments missing", decoder.incomplete_datagrams),
         ("TCP gaps", streams.gaps),
         ("TCP streams whose framing was lost", streams.broken),
         ("TCP messages never complete", streams.unfinished),
     )
-    facts += [(name, f"{count:,}") for name, count in reasons if count]
-    if study.back:
-        facts.append(
-            (
-                "times that go back (each counts as the one before, SPEC M4)",
-                f"{study.back:,}, most {study.back_ns / 1e6:g} ms",
-            )
+    return [(name, f"{count:,}") for name, count in reasons if count]
+
+
+def _back_facts(study: Study) -> list[tuple[str, str]]:
+    if not study.back:
+        return []
+    return [
+        (
+            "times that go back (each counts as the one before, SPEC M4)",
+            f"{study.back:,}, by {duration(study.back_ns)} at most",
         )
-    return facts
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -13,6 +14,7 @@ from sipguard.lab.outcome import metrics_of, setting, varied
 from sipguard.lab.plots import PlotError, draw_run
 from sipguard.lab.shares import Share
 from sipguard.lab.study import Study
+from sipguard.shown import duration, shown
 
 #: Incidents in the page.
 MAX_INCIDENTS = 200
@@ -31,11 +33,18 @@ figure{background:#fff;border-radius:6px}}
 """
 
 
-def write_html(study: Study, path: Path, title: str, facts: Sequence[tuple[str, str]], damages: Sequence[str]) -> None:
-    """Write the report. facts: name and value of what is to be said of the input. Raises OSError."""
+def page(
+    study: Study,
+    title: str,
+    facts: Sequence[tuple[str, str]],
+    damages: Sequence[str],
+    remarks: Sequence[str] = (),
+) -> str:
+    """The report. facts: name and value of what is to be said of the input. remarks: what is to be read first."""
     course = study.main
     parts = [
-        f"<h1>{escape(title)}</h1>",
+        f"<h1>{_text(title)}</h1>",
+        *(f"<p><strong>{_text(remark)}</strong></p>" for remark in remarks),
         _table(("input", ""), facts),
         "<h2>Over time</h2>",
         _picture(course, title),
@@ -54,27 +63,29 @@ def write_html(study: Study, path: Path, title: str, facts: Sequence[tuple[str, 
     if damages:
         parts += ["<h2>Not readable</h2>", _table(("where and why",), [(text,) for text in damages])]
     body = "\n".join(parts)
-    path.write_text(
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n',
-        encoding="utf-8",
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n'
     )
 
 
-def draw_course(course: Course, path: Path, title: str) -> None:
-    """A course's picture; the file's name says whether PNG or SVG. Raises PlotError, OSError."""
+def picture(course: Course, suffix: str, title: str) -> bytes:
+    """A course's picture. suffix: .png or .svg. Raises PlotError, OSError."""
     changes = course.changes if course.changes_total <= _MAX_DRAWN else course.timeline.changes()
-    draw_run(course.timeline.samples(), changes, course.parameters, path, title)
+    # A dollar would begin a formula; a character that the font lacks is a box, and no reason to write to the terminal.
+    title = shown(title).replace("$", r"\$")
+    with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        path = Path(directory) / f"run{suffix}"
+        draw_run(course.timeline.samples(), changes, course.parameters, path, title)
+        return path.read_bytes()
 
 
 def _picture(course: Course, title: str) -> str:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "run.svg"
-        try:
-            draw_course(course, path, title)
-        except PlotError as error:
-            return f'<p class="note">{escape(str(error))}</p>'
-        text = path.read_text(encoding="utf-8")
+    try:
+        text = picture(course, ".svg", title).decode("utf-8")
+    except PlotError as error:
+        return f'<p class="note">{_text(str(error))}</p>'
     # From the element on: the XML and DTD lines before it have no place within HTML.
     return f"<figure>{text[text.index('<svg') :]}</figure>"
 
@@ -89,7 +100,7 @@ def _totals(course: Course) -> Iterable[tuple[str, str]]:
     yield "dropped silently" + would, f"{int(values['dropped']):,} ({values['dropped_percent']:.2f} %)"
     yield "highest RPS of a cycle", f"{course.peak_rps:,}"
     for state in State:
-        yield f"time in {state.value}", f"{course.state_ns[state] / 1e9:.1f} s"
+        yield f"time in {state.value}", f"{duration(course.state_ns[state])}"
     yield "state at the end", course.state.value
 
 
@@ -131,7 +142,12 @@ def _incidents(course: Course) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "\n".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    top = "".join(f"<th>{_text(cell)}</th>" for cell in head)
+    body = "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     header = f"<thead><tr>{top}</tr></thead>" if any(head) else ""
     return f'<div class="scroll"><table>{header}<tbody>\n{body}\n</tbody></table></div>'
+
+
+def _text(text: str) -> str:
+    """As text of the page, whatever it is."""
+    return escape(shown(text))

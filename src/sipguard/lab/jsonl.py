@@ -33,7 +33,7 @@ def _event(line: str, number: int) -> Event:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict) or not {"time_ms", "method"} <= set(row) <= set(KEYS):
-        raise RowError(number, "line", line.strip()[:200], LINE_FORM)
+        raise RowError(number, "line", line.strip(), LINE_FORM)
     time_text, method = row["time_ms"], row["method"]
     time_ns = parse_ms(time_text) if isinstance(time_text, str) else None
     if time_ns is None:

@@ -49,7 +49,9 @@ def metrics_of(course: Course, damaged: int = 0) -> dict[str, float]:
     }
 
 
-def document(study: Study, about: Mapping[str, Any], damages: Sequence[str] = ()) -> dict[str, Any]:
+def document(
+    study: Study, about: Mapping[str, Any], damages: Sequence[str] = (), warnings: Sequence[str] = ()
+) -> dict[str, Any]:
     """The whole result for machines. about: of the input, put in front. Times in ms since the origin."""
     return {
         "format": "sipguard-replay/1",
@@ -59,6 +61,7 @@ def document(study: Study, about: Mapping[str, Any], damages: Sequence[str] = ()
         "before_origin": study.early,
         "times_back": {"requests": study.back, "most_ms": study.back_ns / _NS_PER_MS},
         "damages": list(damages),
+        "warnings": list(warnings),
         "sets": [_set(course, len(damages), detailed=not i) for i, course in enumerate(study.courses)],
     }
 

@@ -11,6 +11,7 @@ from sipguard.core.controller import OverloadController
 from sipguard.core.parameters import Parameters
 from sipguard.core.policy import Policy
 from sipguard.core.verdicts import Change, Cycle, Verdict
+from sipguard.shown import echo
 
 INPUT_COLUMNS = ("time_ms", "method", "count")
 TICK_COLUMNS = ("time_ms", "requests", "rps", "state")
@@ -30,11 +31,16 @@ _SETTLED_WINDOWS = 200
 
 
 class RowError(ValueError):
-    """A row that cannot be used: its line (from 1), what it says and what is allowed."""
+    """A row that cannot be used: its file where that is known, its line (from 1), what it says and what is allowed."""
 
     def __init__(self, line: int, what: str, value: object, allowed: str) -> None:
-        super().__init__(f"line {line}: {what} = {value!r}: allowed is {allowed}")
+        super().__init__(f"line {line}: {what} = {echo(value)}: allowed is {allowed}")
         self.line = line
+        self.file: str | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.file is None else f"{self.file}: {text}"
 
 
 class Event(NamedTuple):
@@ -160,29 +166,29 @@ def _columns(row: list[str], line: int) -> list[int | None]:
     """Where time_ms, method and count stand: by the header, or in that order when the first row is data."""
     if row[0] not in INPUT_COLUMNS:
         if _TIME.fullmatch(row[0]) is None:
-            raise RowError(line, "header", ",".join(row)[:200], COLUMNS_FORM)
+            raise RowError(line, "header", ",".join(row), COLUMNS_FORM)
         return [0, 1, 2 if len(row) > 2 else None]
     unknown = [name for name in row if name not in INPUT_COLUMNS]
     if unknown or len(set(row)) != len(row) or not {"time_ms", "method"} <= set(row):
-        raise RowError(line, "header", ",".join(row)[:200], COLUMNS_FORM)
+        raise RowError(line, "header", ",".join(row), COLUMNS_FORM)
     return [row.index(name) if name in row else None for name in INPUT_COLUMNS]
 
 
 def _event(row: list[str], columns: list[int | None], line: int) -> Event:
     width = len(columns) - columns.count(None)
     if len(row) != width:
-        raise RowError(line, "row", ",".join(row)[:200], f"{width} cells, as in the first line")
+        raise RowError(line, "row", ",".join(row), f"{width} cells, as in the first line")
     time_at, method_at, count_at = columns
     assert time_at is not None
     assert method_at is not None
     time_ns = parse_ms(row[time_at])
     if time_ns is None:
-        raise RowError(line, "time_ms", row[time_at][:200], TIME_FORM)
+        raise RowError(line, "time_ms", row[time_at], TIME_FORM)
     method = row[method_at]
     if not is_method(method):
-        raise RowError(line, "method", method[:200], METHOD_FORM)
+        raise RowError(line, "method", method, METHOD_FORM)
     if count_at is None:
         return Event(time_ns, method, 1, row[time_at])
     if _COUNT.fullmatch(row[count_at]) is None:
-        raise RowError(line, "count", row[count_at][:200], COUNT_FORM)
+        raise RowError(line, "count", row[count_at], COUNT_FORM)
     return Event(time_ns, method, int(row[count_at]), row[time_at])

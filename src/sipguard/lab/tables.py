@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sipguard.core.levels import State
 from sipguard.lab.course import Course
@@ -14,6 +15,7 @@ from sipguard.lab.outcome import metrics_of, setting, varied
 from sipguard.lab.replay import ms_text
 from sipguard.lab.shares import Share
 from sipguard.lab.study import Study
+from sipguard.shown import duration, shown
 
 #: Rows of a table; an input may hold any number.
 MAX_SHOWN = 50
@@ -78,7 +80,7 @@ def _print_totals(course: Course, console: Console) -> None:
 
 
 def _durations(course: Course) -> Iterable[str]:
-    return (f"{state.value} {course.state_ns[state] / 1e9:.1f} s" for state in State)
+    return (f"{state.value} {duration(course.state_ns[state])}" for state in State)
 
 
 def _print_shares(title: str, shares: Sequence[Share], console: Console) -> None:
@@ -89,7 +91,8 @@ def _print_shares(title: str, shares: Sequence[Share], console: Console) -> None
         column.justify = "right"
     for share in shares[:MAX_SHOWN]:
         counts = (share.requests, share.allow, share.reject, share.drop)
-        table.add_row(share.name, *(f"{count:,}" for count in counts))
+        # A source may be any text: never markup, never an order to the terminal.
+        table.add_row(Text(shown(share.name)), *(f"{count:,}" for count in counts))
     console.print(table)
 
 

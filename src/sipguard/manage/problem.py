@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from sipguard.shown import cut, echo, shown
+
 
 class Problem(NamedTuple):
     """One thing wrong: the key, what was given, what is allowed, and whether it came by a flag."""
@@ -14,5 +16,6 @@ class Problem(NamedTuple):
     by_flag: bool = False
 
     def __str__(self) -> str:
-        name = "--" + self.key.replace("_", "-") if self.by_flag else self.key
-        return f"{name} = {self.value!r}: allowed is {self.allowed}"
+        # A key of a file is any text.
+        name = "--" + self.key.replace("_", "-") if self.by_flag else cut(shown(self.key))
+        return f"{name} = {echo(self.value)}: allowed is {self.allowed}"

@@ -84,6 +84,7 @@ class Decoder:
                 total, fragment, protocol, source, _, sport, dport, length = _UDP4(data, offset)
                 if protocol == UDP and not fragment & 0x3FFF and length <= total - 20 and dport not in tunnel_ports:
                     if ports is not None and sport not in ports and dport not in ports:
+                        tally.other_ports += 1
                         continue
                     payload = data[offset + 28 : offset + 20 + length]
                     if not payload or payload[0] not in first:
@@ -184,7 +185,10 @@ class Decoder:
         return requests
 
     def _looked_at(self, sport: int, dport: int) -> bool:
-        return self._ports is None or sport in self._ports or dport in self._ports
+        if self._ports is None or sport in self._ports or dport in self._ports:
+            return True
+        self.tally.other_ports += 1
+        return False
 
     def _message(
         self, now_ns: int, data: bytes, transport: str, source: bytes, to: tuple[bytes, int], sport: int

@@ -7,8 +7,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from sipguard.lab.capture.pcap import is_pcap, read_pcap
-from sipguard.lab.capture.pcapng import is_pcapng, read_pcapng
+from sipguard.lab.capture.pcap import is_cut_pcap, is_pcap, read_pcap
+from sipguard.lab.capture.pcapng import is_cut_pcapng, is_pcapng, read_pcapng
 from sipguard.lab.capture.records import CaptureError, Damage, Packet
 from sipguard.lab.capture.source import Source
 
@@ -16,12 +16,15 @@ from sipguard.lab.capture.source import Source
 MAX_OPEN = 64
 
 STDIN = "-"
+EMPTY = "the file is empty"
+NEITHER = "neither pcap, pcapng, CSV nor JSONL, plain or in gzip or zstd; nothing was read"
 
 
 class Input:
     """A file to read, told by its content.
 
-    kind: "capture", "jsonl" or "csv". size: of the file itself, bytes; None when it cannot be known (a pipe).
+    kind: "capture", "jsonl", "csv", or "empty" where there is no content to tell by. size: of the file itself, bytes; None
+    when it cannot be known (a pipe).
     """
 
     __slots__ = ("_opened", "_path", "kind", "name", "size")
@@ -31,7 +34,11 @@ class Input:
         self.name = name
         self._path = Path("/dev/stdin" if name == STDIN else name)
         source = self._open()
-        self.kind = _kind_of(source.peek(), name)
+        try:
+            self.kind = _kind_of(source.peek(), name)
+        except CaptureError:
+            source.close()
+            raise
         regular = self._path.is_file()
         self.size = self._path.stat().st_size if regular else None
         # A pipe cannot be opened twice.
@@ -65,7 +72,7 @@ class Captures:
     __slots__ = ("_inputs", "_on_read", "_positions", "damages")
 
     def __init__(self, inputs: Sequence[Input], on_read: Callable[[int], None] | None = None) -> None:
-        """inputs: of kind "capture". on_read: called with the bytes read so far of all files together."""
+        """inputs: of kind "capture" or "empty". on_read: called with the bytes read so far of all files together."""
         self._inputs = inputs
         self._on_read = on_read
         self._positions = [0] * len(inputs)
@@ -144,13 +151,27 @@ def packets_of(source: Source) -> Iterator[Packet]:
         return read_pcap(source)
     if is_pcapng(head):
         return read_pcapng(source)
-    raise CaptureError(f"{source.name}: neither pcap nor pcapng")
+    if head and not (is_cut_pcap(head) or is_cut_pcapng(head)):
+        raise CaptureError(source.name, "neither pcap nor pcapng")
+    note_empty(source)
+    if source.read():
+        source.cut_off(0, "the file header")
+    return iter(())
+
+
+def note_empty(source: Source) -> None:
+    """Damage where there is no content at all."""
+    if not source.peek() and not source.broken:
+        source.spoil(0, EMPTY)
 
 
 def _kind_of(head: bytes, name: str) -> str:
-    if is_pcap(head) or is_pcapng(head):
+    # A line feed alone is an empty line or a section header's first byte: its company decides.
+    if head in (b"", b"\n"):
+        return "empty"
+    if is_pcap(head) or is_pcapng(head) or is_cut_pcap(head) or is_cut_pcapng(head):
         return "capture"
     if b"\0" in head:
-        raise CaptureError(f"{name}: neither pcap, pcapng, CSV nor JSONL, plain or in gzip or zstd")
+        raise CaptureError(name, NEITHER)
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     return "jsonl" if text[:1] == b"{" else "csv"

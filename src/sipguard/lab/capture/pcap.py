@@ -35,12 +35,17 @@ def is_pcap(head: bytes) -> bool:
     return head[:4] in _MAGICS
 
 
+def is_cut_pcap(head: bytes) -> bool:
+    """Whether all there is of a file may be the beginning of such a magic."""
+    return any(magic.startswith(head) for magic in _MAGICS)
+
+
 def read_pcap(source: Source) -> Iterator[Packet]:
     """The packets, in the file's order; what could not be read is in `source.damages`. The magic must be one of ours."""
     buffer = source.read()
     order, unit_ns, more = _MAGICS[buffer[:4]]
     if len(buffer) < _HEADER:
-        source.spoil(0, "cut off within the file header")
+        source.cut_off(0, "the file header")
         return
     # The upper bits may carry the length of a frame check sequence.
     link = Struct(order + "I").unpack_from(buffer, 20)[0] & 0xFFFF
@@ -73,7 +78,7 @@ def read_pcap(source: Source) -> Iterator[Packet]:
         buffer = buffer[position:] + chunk
         position, size = 0, len(buffer)
     if position < size:
-        source.spoil(source.offset - size + position, "cut off within a record")
+        source.cut_off(source.offset - size + position, "a record")
 
 
 class _Headers:

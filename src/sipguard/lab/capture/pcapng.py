@@ -54,8 +54,13 @@ class _Section:
 
 
 def is_pcapng(head: bytes) -> bool:
-    """Whether a file that begins so is one of these."""
-    return head[:4] == _SECTION_MAGIC and head[8:12] in _ORDERS
+    """Whether a file that begins so is one of these; its byte order may be damaged."""
+    return head[:4] == _SECTION_MAGIC and (head[8:12] in _ORDERS or b"\0" in head)
+
+
+def is_cut_pcapng(head: bytes) -> bool:
+    """Whether all there is of a file may be the beginning of such a section header."""
+    return _SECTION_MAGIC.startswith(head) or (head[:4] == _SECTION_MAGIC and len(head) < 12)
 
 
 def read_pcapng(source: Source) -> Iterator[Packet]:
@@ -126,7 +131,8 @@ def _blocks(source: Source) -> Iterator[tuple[int, bytes, int, int, int]]:
         chunk = source.read()
         if not chunk:
             if position < size:
-                source.spoil(source.offset - size + position, "cut off within a block")
+                offset = source.offset - size + position
+                source.cut_off(offset, "a block" if offset else "the file header")
             return
         buffer = buffer[position:] + chunk
         position = 0
@@ -183,7 +189,7 @@ def _skip(source: Source, length: int) -> bytes:
         length -= len(chunk)
         if not length:
             return source.read()
-    source.spoil(begun, f"cut off within a block, {length} bytes before its end")
+    source.cut_off(begun, f"a block, {length} bytes before its end")
     return b""
 
 

@@ -33,7 +33,7 @@ class Request(NamedTuple):
 class Damage(NamedTuple):
     """Where a file stops being readable.
 
-    offset: in the file's content (after decompression), bytes. reason: in words. lost: what follows was not used.
+    offset: in the file's content (after decompression), bytes. reason: in words.
     """
 
     file: str
@@ -45,4 +45,8 @@ class Damage(NamedTuple):
 
 
 class CaptureError(ValueError):
-    """A file that cannot be used at all: its name and why."""
+    """Files that cannot be used at all: which one, None for their company, and why."""
+
+    def __init__(self, file: str | None, reason: str) -> None:
+        super().__init__(reason if file is None else f"{file}: {reason}")
+        self.file = file

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import io
 import zlib
 from collections.abc import Callable
 from typing import IO, Protocol, cast
 
 from sipguard.lab.capture.records import CaptureError, Damage
+from sipguard.lab.capture.zstd import Zstd, is_zstd
 
 #: What is read at once, bytes.
 CHUNK = 1 << 19
@@ -17,12 +17,13 @@ PEEK = 512
 MAX_DAMAGES = 100
 
 _GZIP = b"\x1f\x8b"
-# RFC 8878 3.1: a frame; a skippable one, whose first byte is 0x50 … 0x5f.
-_ZSTD_FRAME, _ZSTD_SKIPPABLE = b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18"
 
 
 class _Readable(Protocol):
-    """What one call decompresses comes out of it: `read` of more would lose it all at the first bad byte."""
+    """What one call decompresses comes out of it: `read` of more would lose it all at the first bad byte.
+
+    More than `size` may come, as much as one piece of compressed data holds.
+    """
 
     def read1(self, size: int = -1, /) -> bytes: ...
 
@@ -31,17 +32,18 @@ class Source:
     """A file's content as a stream that never raises while it is read.
 
     name: for messages. offset: of the content, what was read so far. damages: the places that could not be read, the first
-    MAX_DAMAGES of them.
+    MAX_DAMAGES of them. broken: the content ends before its time, at compressed data that is damaged or cut.
     on_read: called with the position in the file itself (compressed bytes) after each piece.
     """
 
-    __slots__ = ("_ahead", "_file", "_stream", "damages", "name", "offset", "on_read")
+    __slots__ = ("_ahead", "_file", "_stream", "broken", "damages", "name", "offset", "on_read")
 
     def __init__(self, file: IO[bytes], name: str, on_read: Callable[[int], None] | None = None) -> None:
         """Takes over `file`, positioned at its start. Raises CaptureError when what decompresses it is not installed."""
         self.name = name
         self.offset = 0
         self.damages: list[Damage] = []
+        self.broken = False
         self.on_read = on_read
         self._file = _Counting(file)
         head = self._file.read(4)
@@ -71,22 +73,21 @@ class Source:
         if len(self.damages) < MAX_DAMAGES:
             self.damages.append(Damage(self.name, offset, reason))
 
+    def cut_off(self, offset: int, within: str) -> None:
+        """The content ends within something. Where the file is broken that is told already, and this follows from it."""
+        if not self.broken:
+            self.spoil(offset, f"cut off within {within}")
+
     def close(self) -> None:
         self._file.close()
 
     def _pull(self, size: int) -> bytes:
-        """Up to `size` bytes, whole where there are so many: a pipe gives less at once."""
+        """`size` bytes where there are so many (a pipe gives less at once), or a little more."""
         parts: list[bytes] = []
-        while size > 0:
+        while size > 0 and not self.broken:
             try:
                 part = self._stream.read1(size)
             except (OSError, EOFError, zlib.error) as error:
-                self._spoil_here(parts, str(error))
-                break
-            except Exception as error:
-                # zstandard has an exception of its own and need not be installed.
-                if type(error).__module__.partition(".")[0] not in ("zstd", "zstandard"):
-                    raise
                 self._spoil_here(parts, str(error))
                 break
             if not part:
@@ -96,27 +97,8 @@ class Source:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _spoil_here(self, parts: list[bytes], reason: str) -> None:
+        self.broken = True
         self.spoil(self.offset + sum(map(len, parts)), f"the file breaks off or is damaged ({reason})")
-
-
-class TextLines(io.RawIOBase):
-    """A source as a raw binary stream, for text readers."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self._source = source
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if not self._left:
-            self._left = memoryview(self._source.read())
-        n = min(len(buffer), len(self._left))
-        buffer[:n] = self._left[:n]
-        self._left = self._left[n:]
-        return n
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
@@ -140,16 +122,14 @@ class _Counting:
         self._file.close()
 
 
-class _Rejoined(io.RawIOBase):
+class _Rejoined:
     """The bytes already read, then the rest of the file."""
 
+    __slots__ = ("_head", "_rest")
+
     def __init__(self, head: bytes, rest: _Counting) -> None:
-        super().__init__()
         self._head = head
         self._rest = rest
-
-    def readable(self) -> bool:
-        return True
 
     def read(self, size: int = -1, /) -> bytes:
         if self._head:
@@ -161,14 +141,11 @@ class _Rejoined(io.RawIOBase):
 
 
 def _decompressed(head: bytes, raw: _Rejoined, name: str) -> _Readable:
-    if head[:2] == _GZIP:
-        return gzip.GzipFile(fileobj=raw)
-    if head == _ZSTD_FRAME or (head[1:] == _ZSTD_SKIPPABLE and head[0] & 0xF0 == 0x50):
+    if head and _GZIP.startswith(head[:2]):
+        return gzip.GzipFile(fileobj=cast(IO[bytes], raw))
+    if is_zstd(head):
         try:
-            import zstandard
+            return Zstd(raw)
         except ImportError:
-            raise CaptureError(f"{name}: zstd needs the package zstandard: pip install 'sipguard[lab]'") from None
-        return zstandard.ZstdDecompressor().stream_reader(
-            cast(IO[bytes], raw), read_size=CHUNK, read_across_frames=True
-        )
+            raise CaptureError(name, "zstd needs the package zstandard: pip install 'sipguard[lab]'") from None
     return raw
