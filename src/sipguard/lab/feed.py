@@ -107,7 +107,9 @@ def _feed_captures(
     facts = [*_read_facts(inputs, decoder), *missing, *_back_facts(study)]
     instead = "; ".join(f"{name}: {count}" for name, count in missing)
     if not instead:
-        instead = f"none of {decoder.tally.packets:,} packets is one" if decoder.tally.packets else "there is no packet in it"
+        instead = (
+            f"none of {decoder.tally.packets:,} packets is one" if decoder.tally.packets else "there is no packet in it"
+        )
     return Fed(study, _about(inputs, decoder), facts, damages, instead)
 
 

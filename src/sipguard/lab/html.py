@@ -14,7 +14,7 @@ from sipguard.lab.outcome import metrics_of, setting, varied
 from sipguard.lab.plots import PlotError, draw_run
 from sipguard.lab.shares import Share
 from sipguard.lab.study import Study
-from sipguard.shown import duration, shown
+from sipguard.shown import cut, duration, shown
 
 #: Incidents in the page.
 MAX_INCIDENTS = 200
@@ -117,7 +117,7 @@ def _what_if(courses: Sequence[Course]) -> str:
 
 
 def _shares(what: str, shares: Iterable[Share]) -> str:
-    rows = [(s.name, f"{s.requests:,}", f"{s.allow:,}", f"{s.reject:,}", f"{s.drop:,}") for s in shares]
+    rows = [(cut(shown(s.name)), f"{s.requests:,}", f"{s.allow:,}", f"{s.reject:,}", f"{s.drop:,}") for s in shares]
     return _table((what, "requests", "admitted", "refused", "dropped"), rows)
 
 

@@ -15,7 +15,7 @@ from sipguard.lab.outcome import metrics_of, setting, varied
 from sipguard.lab.replay import ms_text
 from sipguard.lab.shares import Share
 from sipguard.lab.study import Study
-from sipguard.shown import duration, shown
+from sipguard.shown import cut, duration, shown
 
 #: Rows of a table; an input may hold any number.
 MAX_SHOWN = 50
@@ -91,8 +91,8 @@ def _print_shares(title: str, shares: Sequence[Share], console: Console) -> None
         column.justify = "right"
     for share in shares[:MAX_SHOWN]:
         counts = (share.requests, share.allow, share.reject, share.drop)
-        # A source may be any text: never markup, never an order to the terminal.
-        table.add_row(Text(shown(share.name)), *(f"{count:,}" for count in counts))
+        # A source may be any text, a method of any length: never markup, never an order to the terminal.
+        table.add_row(Text(cut(shown(share.name))), *(f"{count:,}" for count in counts))
     console.print(table)
 
 
