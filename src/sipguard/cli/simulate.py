@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sipguard.cli import options
+from sipguard.cli import options, results, say
+from sipguard.cli.steps import Told, steps
 from sipguard.manage.config import Problem, SettingsError
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Where a set-up without numpy is told to look.
 NEEDS_LAB = "simulate needs numpy: pip install 'sipguard[lab]'"
+#: What is written into --out, by the end of its name.
+KINDS = ("png", "html", "json")
 #: Keys of problems that came by a flag.
 FLAGS = ("compare", "lc", "lcdm", "lcps", "lrc", "pc", "tr", "shed", "shadow", "refuse_methods", "drop_methods")
 
@@ -71,7 +73,7 @@ def simulate(
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
-        typer.echo(f"error: {NEEDS_LAB}", err=True)
+        say.error(NEEDS_LAB)
         raise typer.Exit(2) from None
     if list_:
         _print_list()
@@ -81,8 +83,10 @@ def simulate(
             raise SettingsError((Problem("scenario", None, "a name (--list shows them) or a TOML file"),))
         storm = scenario_file.with_law(scenario_file.load(scenario), law)
         names = [side_by_side.policy_of(storm)] if compare is None else side_by_side.policies(compare)
-    with _progress(storm.duration_s) as told:
-        variants = side_by_side.compare(storm, names, seed, told)
+    if out is not None:
+        results.make_directory(out, [f"{storm.name}.{kind}" for kind in KINDS])
+    with steps("virtual seconds") as told:
+        variants = side_by_side.compare(storm, names, seed, _counted(names, storm.duration_s, told))
     written = [] if out is None else _write(out, storm, variants, seed)
     if as_json:
         from sipguard.lab.sim.document import document
@@ -109,24 +113,9 @@ def _as_settings_errors() -> Iterator[None]:
         raise SettingsError(tuple(problems)) from None
 
 
-@contextmanager
-def _progress(duration_s: float) -> Iterator[Callable[[str, float], None] | None]:
-    """A bar on a terminal's standard error; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks = {}
-
-        def told(policy: str, at_s: float) -> None:
-            if policy not in tasks:
-                tasks[policy] = bars.add_task(policy, total=duration_s)
-            bars.update(tasks[policy], completed=at_s + 1)
-
-        yield told
+def _counted(policies: Sequence[str], duration_s: float, told: Told) -> Callable[[str, float], None]:
+    """One count for runs one after the other."""
+    return lambda policy, at_s: told(policies.index(policy) * duration_s + at_s, len(policies) * duration_s)
 
 
 def _write(out: Path, scenario: Scenario, variants: list[Variant], seed: int) -> list[Path]:
@@ -140,33 +129,29 @@ def _write(out: Path, scenario: Scenario, variants: list[Variant], seed: int) ->
     try:
         png = draw(scenario, variants)
     except PlotError as error:
-        typer.echo(f"warning: {error}", err=True)
+        say.warning(str(error))
     page, data = html(scenario, variants, seed, png), json.dumps(document(scenario, variants, seed))
     contents = {"png": png, "html": page.encode(), "json": data.encode()}
     written = []
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for kind, content in contents.items():
-            if content is not None:
-                path = out / f"{scenario.name}.{kind}"
-                path.write_bytes(content)
-                written.append(path)
-    except OSError as error:
-        allowed = f"a directory that can be written ({error.strerror})"
-        raise SettingsError((Problem("out", str(out), allowed, by_flag=True),)) from None
+    for kind, content in contents.items():
+        if content is not None:
+            path = out / f"{scenario.name}.{kind}"
+            results.write_whole(str(path), content)
+            written.append(path)
     return written
 
 
 def _print_list() -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from sipguard.lab.sim import scenario_file
 
     table = Table("scenario", "what it shows", show_lines=True)
     for name in scenario_file.shipped():
         storm = scenario_file.load(name)
-        table.add_row(name, f"{storm.title}. {storm.about}")
+        table.add_row(name, Text.assemble((storm.title, "bold"), "\n", storm.about))
     Console().print(table)
 
 

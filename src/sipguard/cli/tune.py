@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -15,8 +14,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from sipguard.cli import options, replay_asked
+from sipguard.cli import options, replay_asked, results, say
+from sipguard.cli.steps import steps
 from sipguard.manage.config import Problem, Settings, SettingsError, load_settings
+from sipguard.shown import cut, shown
 
 if TYPE_CHECKING:
     from sipguard.lab.feed import CaptureOptions
@@ -34,6 +35,8 @@ NEEDS = {
 CAPACITY_FORM = "requests per second that the protected servers can do, 1 … 10000, as 800/s or 800"
 #: Trials where none are asked for: one of a capture costs milliseconds, one of a scenario a whole simulation.
 TRIALS = {"capture": 300, "scenario": 60}
+#: What is written into --out.
+OUTPUTS = ("sipguard.toml", "tune.json", "tune.png")
 MAX_TRIALS, MAX_JOBS = 100_000, 256
 
 _CAPACITY = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(?:/s)?", re.ASCII)
@@ -73,7 +76,7 @@ def tune(
         str | None, typer.Option(help="Try them on a dask.distributed cluster.", metavar="tcp://HOST:PORT")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write sipguard.toml and tune.json there.", metavar="DIRECTORY")
+        Path | None, typer.Option(help="Write sipguard.toml, tune.json and tune.png there.", metavar="DIRECTORY")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON in place of the tables.")] = False,
     ports: options.Ports = None,
@@ -101,6 +104,8 @@ def tune(
     pinned |= {"shed": shed} if shed is not None else {}
     with _needs():
         asked = _checked(capture, scenario, capacity, objective)
+        if out is not None:
+            results.make_directory(out, OUTPUTS)
         if capture:
             reading = replay_asked.reading(settings, options.names(ports), options.names(to), at_guard, "first")
             load = _capture_load(capture, settings, reading, asked.capacity or 0.0)
@@ -121,10 +126,12 @@ def _checked(capture: Sequence[str] | None, scenario: str | None, capacity: str 
     """Everything wrong with these flags at once."""
     from sipguard.lab.tune.figures import Objective
 
+    if not capture and scenario is None:
+        say.error(f"no load to tune for: allowed is --capture FILE with --capacity, or --scenario with {_scenarios()}")
+        raise typer.Exit(2)
     problems: list[Problem] = []
-    if bool(capture) is (scenario is not None):
-        given = scenario if capture else None
-        problems.append(Problem("scenario", given, "either --capture or --scenario", by_flag=True))
+    if capture and scenario is not None:
+        problems.append(Problem("scenario", scenario, "--capture or --scenario, not both", by_flag=True))
     found = None if capacity is None else _CAPACITY.fullmatch(capacity.strip())
     value = float(found[1]) if found else None
     if (capacity is not None or capture) and (value is None or not 1 <= value <= 10_000):
@@ -134,6 +141,12 @@ def _checked(capture: Sequence[str] | None, scenario: str | None, capacity: str 
     if problems:
         raise SettingsError(tuple(problems))
     return _Asked(value, Objective(objective))
+
+
+def _scenarios() -> str:
+    from sipguard.lab.sim.scenario_file import shipped
+
+    return ", ".join(shipped()) + " or a TOML file"
 
 
 # -- loads -------------------------------------------------------------------------------------------------------------
@@ -164,11 +177,11 @@ def _capture_load(files: Sequence[str], settings: Settings, reading: CaptureOpti
         allowed = f"files that can be read ({error.strerror})"
         raise SettingsError((Problem("capture", error.filename or files[0], allowed, by_flag=True),)) from None
     except (CaptureError, RowError, RecordingError) as error:
-        typer.echo(f"error: {', '.join(files)}: {error}", err=True)
+        say.error(f"{', '.join(files)}: {error}" if isinstance(error, RecordingError) else str(error))
         raise typer.Exit(2) from None
     for damage in fed.damages:
-        typer.echo(f"warning: {damage}", err=True)
-    return CaptureLoad(recording, capacity, ", ".join(Path(name).name for name in files))
+        say.warning(damage)
+    return CaptureLoad(recording, capacity, cut(shown(", ".join(Path(name).name for name in files))))
 
 
 def _scenario_load(name: str, capacity: float | None, methods: Mapping[str, list[str] | None], seed: int) -> Load:
@@ -208,7 +221,7 @@ def _search(
     with ExitStack() as opened:
         try:
             bench: Bench = opened.enter_context(_bench(load, jobs, dask))
-            told = opened.enter_context(_progress())
+            told = opened.enter_context(steps("trying"))
             return search(
                 load,
                 bench,
@@ -220,11 +233,11 @@ def _search(
                 on_progress=told,
             )
         except ClusterError as error:
-            typer.echo(f"error: --dask: {error}", err=True)
+            say.error(f"--dask: {error}")
             raise typer.Exit(2) from None
         except BrokenProcessPool:
-            typer.echo("error: a process died while trying a set (out of memory?); --jobs 1 needs the least", err=True)
-            raise typer.Exit(1) from None
+            say.error("a process died while trying a set (out of memory?); --jobs 1 needs the least")
+            raise typer.Exit(2) from None
 
 
 @contextmanager
@@ -249,23 +262,8 @@ def _needs() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name not in NEEDS:
             raise
-        typer.echo(f"error: {NEEDS[error.name]}", err=True)
+        say.error(NEEDS[error.name])
         raise typer.Exit(2) from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal's standard error; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("trying")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 # -- the result --------------------------------------------------------------------------------------------------------
@@ -275,27 +273,31 @@ def _tell(advice: Advice, out: Path | None, as_json: bool) -> None:
     from sipguard.lab.tune.report import document, print_advice, toml
 
     text, result = toml(advice), document(advice)
-    written = (
-        [] if out is None else _write(out, {"sipguard.toml": text, "tune.json": json.dumps(result, indent=1) + "\n"})
-    )
+    written = [] if out is None else _write(out, advice, text, json.dumps(result, indent=1) + "\n")
     if as_json:
         typer.echo(json.dumps(result))
         return
     from rich.console import Console
 
-    print_advice(advice, Console())
+    print_advice(advice, Console(markup=False, emoji=False))
     if out is None:
         typer.echo(text, nl=False)
     for path in written:
         typer.echo(str(path))
 
 
-def _write(out: Path, contents: Mapping[str, str]) -> list[Path]:
+def _write(out: Path, advice: Advice, toml: str, document: str) -> list[Path]:
+    """The files; without matplotlib the picture is left out and said so."""
+    from sipguard.lab.plots import PlotError
+    from sipguard.lab.tune.picture import draw
+
+    contents = {"sipguard.toml": toml.encode(), "tune.json": document.encode()}
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            (out / name).write_text(content, encoding="utf-8")
-    except OSError as error:
-        allowed = f"a directory that can be written ({error.strerror})"
-        raise SettingsError((Problem("out", str(out), allowed, by_flag=True),)) from None
-    return [out / name for name in contents]
+        contents["tune.png"] = draw(advice)
+    except PlotError as error:
+        say.warning(str(error))
+    written = []
+    for name, content in contents.items():
+        results.write_whole(str(out / name), content)
+        written.append(out / name)
+    return written

@@ -72,8 +72,7 @@ def page(
 def picture(course: Course, suffix: str, title: str) -> bytes:
     """A course's picture. suffix: .png or .svg. Raises PlotError, OSError."""
     changes = course.changes if course.changes_total <= _MAX_DRAWN else course.timeline.changes()
-    # A dollar would begin a formula; a character that the font lacks is a box, and no reason to write to the terminal.
-    title = shown(title).replace("$", r"\$")
+    # A character that the font lacks is a box, and no reason to write to the terminal.
     with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         path = Path(directory) / f"run{suffix}"

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sipguard.core.levels import State
-from sipguard.core.parameters import Parameters
+from sipguard.core.parameters import Lcdm, Parameters
 from sipguard.core.verdicts import Change
+from sipguard.shown import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +67,10 @@ _LOOKS = {
     State.CRITICAL: _Look("#f2b3ad", "#fdf0ef", "silent drop"),
 }
 _ADMITTED, _REFUSED, _DROPPED = "#2f8f83", "#eea23c", "#b5463f"
-_INK, _LIMIT = "#22303c", "#5b2a86"
+#: Colours of text and of the law's limits.
+INK, LIMIT = "#22303c", "#5b2a86"
+#: Of the ribbon and the rates below it.
+RUN_HEIGHTS = (1, 11)
 
 
 def draw_run(
@@ -86,7 +90,43 @@ def draw_run(
     """
     if not samples:
         raise PlotError("nothing to draw: the run gave no sample")
-    figure, ribbon, rates = _make_axes(title, parameters)
+    figure = new_figure(title, 5.6)
+    ribbon, rates = figure.subplots(2, 1, sharex=True, height_ratios=RUN_HEIGHTS)
+    paint_run(ribbon, rates, samples, changes, parameters, marks=marks, origin_ns=origin_ns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def new_figure(title: str, height: float) -> Figure:
+    """An empty figure, 11 by `height` inches at 110 dots each, for PNG or SVG. Raises PlotError without matplotlib."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise PlotError("no picture without matplotlib: pip install 'sipguard[lab]'") from error
+    figure = Figure(figsize=(11, height), layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.suptitle(plain(title), x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
+    return figure
+
+
+def plain(text: str) -> str:
+    """A text as it is in a picture: what is no visible character as an escape, and no $ begins a formula."""
+    return shown(text).replace("$", r"\$")
+
+
+def paint_run(
+    ribbon: Axes,
+    rates: Axes,
+    samples: Sequence[Sample],
+    changes: Sequence[Change],
+    parameters: Parameters,
+    *,
+    marks: Sequence[Mark] = (),
+    origin_ns: int = 0,
+) -> None:
+    """As `draw_run`, onto two axes that share their time: the states on the ribbon, the rates below it."""
+    _dress(ribbon, rates, parameters)
     start_s = (samples[0].start_ns - origin_ns) / _SECOND_NS
     end_s = (samples[-1].end_ns - origin_ns) / _SECOND_NS
     _draw_bands(ribbon, rates, list(_bands(changes, start_s, end_s, origin_ns)))
@@ -98,41 +138,29 @@ def draw_run(
     rates.set_xlim(start_s, max(end_s, start_s + 0.001))
     rates.set_ylim(0, top)
     rates.legend(loc="upper left", frameon=True, framealpha=0.92, edgecolor="none", fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
 
 
-def _make_axes(title: str, parameters: Parameters) -> tuple[Figure, Axes, Axes]:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PlotError("no picture without matplotlib: pip install 'sipguard[lab]'") from error
-    figure = Figure(figsize=(11, 5.6), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    ribbon, rates = figure.subplots(2, 1, sharex=True, height_ratios=(1, 11))
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=_INK)
+def _dress(ribbon: Axes, rates: Axes, parameters: Parameters) -> None:
     ribbon.set_title(_caption(parameters), loc="left", fontsize=9, color="#5a6772")
     ribbon.set_yticks([])
     ribbon.tick_params(bottom=False, labelbottom=False)
-    ribbon.set_ylabel("state", rotation=0, ha="right", va="center", fontsize=9, color=_INK)
-    rates.set_xlabel("time since the guard's start, s", color=_INK)
-    rates.set_ylabel("SIP requests per second", color=_INK)
+    ribbon.set_ylabel("state", rotation=0, ha="right", va="center", fontsize=9, color=INK)
+    rates.set_xlabel("time since the guard's start, s", color=INK)
+    rates.set_ylabel("SIP requests per second", color=INK)
     rates.grid(axis="y", color="#d9dee2", linewidth=0.6)
     rates.set_axisbelow(False)
-    rates.tick_params(colors=_INK)
+    rates.tick_params(colors=INK)
     for axes, sides in ((ribbon, ("top", "right", "left", "bottom")), (rates, ("top", "right"))):
         for side in sides:
             axes.spines[side].set_visible(False)
-    return figure, ribbon, rates
 
 
 def _caption(parameters: Parameters) -> str:
-    relax_s, patience_s = parameters.LRC * parameters.TR / 1000, parameters.PC * parameters.TR / 1000
-    return (
-        f"LC {parameters.LC}/s   LCPS {parameters.LCPS}/s   {parameters.LCDM}   TR {parameters.TR} ms   "
-        f"patience PC·TR {patience_s:g} s   relax LRC·TR {relax_s:g} s"
-    )
+    parts = [f"LC {parameters.LC}/s", f"LCPS {parameters.LCPS}/s", parameters.LCDM, f"TR {parameters.TR} ms"]
+    if parameters.LCDM is Lcdm.DENIAL_TO_DROP:  # the others have no use for it
+        parts.append(f"patience PC·TR {parameters.PC * parameters.TR / 1000:g} s")
+    parts.append(f"relax LRC·TR {parameters.LRC * parameters.TR / 1000:g} s")
+    return "   ".join(parts)
 
 
 def _bands(changes: Sequence[Change], start_s: float, end_s: float, origin_ns: int) -> Iterator[_Band]:
@@ -159,7 +187,7 @@ def _draw_bands(ribbon: Axes, rates: Axes, bands: Sequence[_Band]) -> None:
         if (band.end_s - band.start_s) / whole_s > 0.11:  # narrower, and the name would not fit
             middle_s = (band.start_s + band.end_s) / 2
             ribbon.text(
-                middle_s, 0.52, f"{band.state.value}\n{look.does}", ha="center", va="center", fontsize=8, color=_INK
+                middle_s, 0.52, f"{band.state.value}\n{look.does}", ha="center", va="center", fontsize=8, color=INK
             )
 
 
@@ -181,12 +209,12 @@ def _draw_rates(rates: Axes, samples: Sequence[Sample], origin_ns: int) -> float
             times_s, base, upper, step="post", color=color, alpha=0.85, linewidth=0, label=label, zorder=2
         )
         base = upper
-    rates.step(times_s, base, where="post", color=_INK, linewidth=1.3, label="offered", zorder=3)
+    rates.step(times_s, base, where="post", color=INK, linewidth=1.3, label="offered", zorder=3)
     return max(base)
 
 
 def _draw_limit(rates: Axes, lc: int) -> None:
-    rates.axhline(lc, color=_LIMIT, linewidth=1.4, linestyle="--", zorder=5)
+    rates.axhline(lc, color=LIMIT, linewidth=1.4, linestyle="--", zorder=5)
     rates.annotate(
         f"LC = {lc}/s",
         (1, lc),
@@ -195,7 +223,7 @@ def _draw_limit(rates: Axes, lc: int) -> None:
         textcoords="offset points",
         ha="right",
         va="bottom",
-        color=_LIMIT,
+        color=LIMIT,
         fontsize=9,
         fontweight="bold",
         zorder=6,
@@ -216,8 +244,8 @@ def _draw_mark(rates: Axes, mark: Mark, origin_ns: int, top: float, lc: int) -> 
         ha="center",
         va="bottom",
         fontsize=9,
-        color=_INK,
-        arrowprops={"arrowstyle": "-|>", "color": _INK, "linewidth": 1.0, "shrinkB": 2},
+        color=INK,
+        arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.0, "shrinkB": 2},
         bbox={"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": "#c5cdd3", "alpha": 0.95},
         zorder=7,
     )

@@ -55,7 +55,7 @@ def test_from_capture_to_a_configuration_that_check_accepts(capture: Path, tmp_p
         "why",
     ):
         assert row in ran.out
-    assert ran.out.endswith(f"{out / 'sipguard.toml'}\n{out / 'tune.json'}\n")
+    assert ran.out.endswith(f"{out / 'sipguard.toml'}\n{out / 'tune.json'}\n{out / 'tune.png'}\n")
     checked = sipguard("check", out / "sipguard.toml")
     assert checked.code == 0
     assert "error" not in checked.err
@@ -109,8 +109,8 @@ def test_own_method_sets_are_kept_in_the_configuration(capture: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), ["--scenario", "either --capture or --scenario"]),
-        (("--capture", "x.csv", "--scenario", "ramp"), ["either --capture or --scenario"]),
+        ((), ["no load to tune for", "--capture FILE", "mass-call"]),
+        (("--capture", "x.csv", "--scenario", "ramp"), ["--scenario = 'ramp'", "--capture or --scenario, not both"]),
         (("--capture", "x.csv"), ["--capacity", "as 800/s or 800"]),
         (("--capture", "x.csv", "--capacity", "0"), ["--capacity = '0'"]),
         (("--capture", "x.csv", "--capacity", "1e3"), ["--capacity = '1e3'"]),
@@ -155,6 +155,39 @@ def test_a_missing_package_is_named_with_its_command(capture: Path, tmp_path: Pa
     assert done.returncode == 2
     assert f"pip install 'sipguard[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_picture_is_of_the_result_and_the_same_again(capture: Path, tmp_path: Path) -> None:
+    how = ("tune", "--capture", capture, "--capacity", "200/s", "--trials", "13", "--jobs", "1")
+    for name in ("one", "two"):
+        assert sipguard(*how, "--out", tmp_path / name).code == 0
+    picture = (tmp_path / "one" / "tune.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert picture == (tmp_path / "two" / "tune.png").read_bytes()
+    assert sipguard(*how, "--lc", "100", "--out", tmp_path / "two").code == 0
+    assert picture != (tmp_path / "two" / "tune.png").read_bytes()
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_tried(capture: Path, tmp_path: Path) -> None:
+    # So many trials would take longer than the test waits.
+    how = ("tune", "--capture", capture, "--capacity", "200/s", "--trials", "100000")
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / "dir" / "tune.png").mkdir(parents=True)
+    for name in ("file", "dir"):
+        ran = sipguard(*how, "--out", tmp_path / name)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"--out = '{tmp_path / name}': allowed is a directory that can be written" in ran.err
+
+
+@pytest.mark.parametrize("rows", ["604800001,INVITE\n", "1,INVITE\n9300000000000,INVITE\n999999999999999,INVITE\n"])
+def test_more_than_a_week_is_told(tmp_path: Path, rows: str) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("time_ms,method\n" + rows, encoding="utf-8")
+    ran = sipguard("tune", "--capture", path, "--capacity", "9")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {path}: the input lasts ")
+    assert ran.err.endswith(" h: allowed is at most 7 d 0 h\n")
+    assert ran.err.count("\n") == 1
 
 
 def session_members(session: int) -> list[int]:

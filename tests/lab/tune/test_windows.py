@@ -14,7 +14,8 @@ from sipguard.core.parameters import Lcdm
 from sipguard.core.policy import Shed
 from sipguard.lab.course import Course
 from sipguard.lab.replay import Event
-from sipguard.lab.tune.windows import SECOND_NS, Windows
+from sipguard.lab.tune.figures import SECOND_NS
+from sipguard.lab.tune.windows import Windows
 from tests.lab.tune.loads import MS, events, recorded
 
 METHODS = ("INVITE", "BYE", "REGISTER", "ACK", "OPTIONS", "x-own")

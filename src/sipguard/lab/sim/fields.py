@@ -50,14 +50,15 @@ def integer(low: int, high: int, unit: str, *, required: bool = False) -> Field:
 
 
 def text(what: str, *, required: bool = False) -> Field:
-    """A text that is not empty."""
+    """A text of visible characters; line ends are spaces."""
 
     def parse(value: object) -> str:
-        if not isinstance(value, str) or not value.strip():
+        line = " ".join(value.split()) if isinstance(value, str) else ""
+        if not line or not line.isprintable():
             raise ValueError
-        return value
+        return line
 
-    return Field(parse, what, required)
+    return Field(parse, f"{what}, of visible characters", required)
 
 
 def choice(*values: str, required: bool = False) -> Field:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sipguard.core.levels import State
-from sipguard.lab.plots import PlotError
+from sipguard.lab.plots import PlotError, plain
 from sipguard.lab.sim.arrays import Floats, Ints
 from sipguard.lab.sim.compare import Variant
 from sipguard.lab.sim.measure import BIN_NS, Count
@@ -39,7 +39,7 @@ def draw(scenario: Scenario, variants: list[Variant]) -> bytes:
         raise PlotError("no picture without matplotlib: pip install 'sipguard[lab]'") from error
     figure = Figure(figsize=(11, 2.0 + 3.1 * len(variants)), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    figure.suptitle(scenario.title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=_INK)
+    figure.suptitle(plain(scenario.title), x=0.01, ha="left", fontsize=13, fontweight="bold", color=_INK)
     _fill(figure, scenario, variants)
     file = BytesIO()
     # Without the time and the library's version: the same run gives the same bytes.

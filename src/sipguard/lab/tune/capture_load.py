@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from sipguard.core.levels import State
+from sipguard.core.verdicts import Change
 from sipguard.lab.sim.arrays import Bools, Floats, Ints
-from sipguard.lab.tune.figures import Candidate, Figures
+from sipguard.lab.tune.figures import SECOND_NS, Candidate, Figures, Shown, shown
 from sipguard.lab.tune.recording import Recording
-from sipguard.lab.tune.windows import SECOND_NS, Judged, Windows
+from sipguard.lab.tune.windows import Judged, Windows
 
 #: Two storms with less than this between them are one.
 CALM_S = 5
@@ -101,6 +102,13 @@ class CaptureLoad:
     def judge(self, candidate: Candidate) -> Judged:
         """The verdicts themselves, stretch by stretch."""
         return self._windows.judge(candidate.parameters, candidate.shed)
+
+    def show(self, candidate: Candidate) -> Shown:
+        """What this candidate would have done, over time."""
+        judged, lc = self.judge(candidate), candidate.parameters.LC
+        refused, dropped = (self._per_second(judged, each).tolist() for each in (judged.refused, judged.dropped))
+        changes = [Change(turn.time_ns, turn.before, turn.after, 0, lc, 0, 0, "level") for turn in judged.turns]
+        return shown(self.passed(judged).tolist(), refused, dropped, changes)
 
     def passed(self, judged: Judged) -> Ints:
         """Let through in each second."""

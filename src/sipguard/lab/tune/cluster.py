@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -55,18 +55,18 @@ class ClusterBench:
     ) -> None:
         self.close()
 
-    def try_all(self, candidates: Sequence[Candidate]) -> list[Figures]:
+    def try_all(self, candidates: Sequence[Candidate]) -> Iterator[Figures]:
         """In the order given. Raises ClusterError when a candidate has taken several workers with it, or they lack sipguard."""
         from distributed import KilledWorker
 
         tasks = [self._client.submit(_try_out, self._data, candidate, pure=False) for candidate in candidates]
         try:
-            found: list[Figures] = self._client.gather(tasks)
+            for task in tasks:
+                yield task.result()
         except KilledWorker as error:
             raise ClusterError(f"workers died one after the other while trying a candidate ({error})") from None
         except ModuleNotFoundError as error:
             raise ClusterError(f"a worker has no {error.name}: pip install 'sipguard[tune]' there as well") from None
-        return found
 
     def close(self) -> None:
         """Leave the cluster; it goes on without us."""

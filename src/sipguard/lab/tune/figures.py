@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from sipguard.core.levels import State
 from sipguard.core.parameters import Parameters
 from sipguard.core.policy import Shed
+from sipguard.core.verdicts import Change
+from sipguard.lab.timeline import Timeline
+
+SECOND_NS = 1_000_000_000
 
 
 class Candidate(NamedTuple):
@@ -88,6 +95,24 @@ class Tried(NamedTuple):
     figures: Figures
 
 
+class Shown(NamedTuple):
+    """A candidate's run over time, for a picture: by second; the changes of the guard (of the first, where there are several)."""
+
+    timeline: Timeline
+    changes: Sequence[Change]
+
+
+def shown(passed: Iterable[int], refused: Iterable[int], dropped: Iterable[int], changes: Sequence[Change]) -> Shown:
+    """From counts by second, in order."""
+    timeline = Timeline(SECOND_NS)
+    state, turns = State.NORMAL, deque(changes)
+    for second, counts in enumerate(zip(passed, refused, dropped, strict=True), 1):
+        while turns and turns[0].time_ns <= second * SECOND_NS:
+            state = turns.popleft().after
+        timeline.add(second * SECOND_NS, *counts, sum(counts), state)
+    return Shown(timeline, changes)
+
+
 class Load(Protocol):
     """What candidates are tried on; goes to other processes by pickle.
 
@@ -116,4 +141,8 @@ class Load(Protocol):
 
     def try_out(self, candidate: Candidate) -> Figures:
         """The same figures for the same candidate, in every process."""
+        ...
+
+    def show(self, candidate: Candidate) -> Shown:
+        """What this candidate does, over time."""
         ...

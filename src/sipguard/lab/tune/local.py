@@ -46,11 +46,11 @@ class LocalBench:
     ) -> None:
         self.close()
 
-    def try_all(self, candidates: Sequence[Candidate]) -> list[Figures]:
+    def try_all(self, candidates: Sequence[Candidate]) -> Iterator[Figures]:
         """In the order given. Raises BrokenProcessPool when a process dies."""
         if self._pool is None:
-            return [self._load.try_out(candidate) for candidate in candidates]
-        return [future.result() for future in self._begun(self._pool, candidates)]
+            return map(self._load.try_out, candidates)
+        return (future.result() for future in self._begun(self._pool, candidates))
 
     def close(self) -> None:
         """End the processes, also in the middle of a candidate."""

@@ -14,6 +14,7 @@ from sipguard.lab.capture.records import Request
 from sipguard.lab.replay import Event
 from sipguard.lab.sim.arrays import Codes, Ints
 from sipguard.lab.study import Study
+from sipguard.shown import duration
 
 #: Bits of a code: what the law may do to the method (SPEC V1).
 REFUSABLE, DROPPABLE = 1, 2
@@ -52,7 +53,7 @@ class Recorder(Study):
         self.end_ns = 0
 
     def run_requests(self, requests: Iterable[Request]) -> None:
-        """Requests of captures, in the order of the capture."""
+        """Requests of captures, in the order of the capture. Raises RecordingError at one beyond MAX_DURATION_NS."""
         for request in requests:
             time_ns = request.time_ns - self.origin_ns
             if time_ns < 0:
@@ -61,7 +62,7 @@ class Recorder(Study):
             self._add(time_ns, request.method, 1)
 
     def run_events(self, events: Iterable[Event]) -> None:
-        """Rows of events, in their order; one of no requests says nothing."""
+        """Rows of events, in their order; one of no requests says nothing. Raises as `run_requests`."""
         for event in events:
             if event.requests:
                 self._add(event.time_ns, event.method, event.requests)
@@ -75,9 +76,7 @@ class Recorder(Study):
         if not self._times_ns:
             raise RecordingError("no SIP request in the input: allowed is at least one")
         if self.end_ns > MAX_DURATION_NS:
-            raise RecordingError(
-                f"the input lasts {self.end_ns / 86_400e9:.1f} days: allowed is at most {MAX_DURATION_NS // 86_400_000_000_000}"
-            )
+            raise _too_long(self.end_ns)
         return Recording(
             np.frombuffer(self._times_ns, np.int64),
             np.frombuffer(self._codes, np.int8),
@@ -86,6 +85,8 @@ class Recorder(Study):
         )
 
     def _add(self, time_ns: int, method: str, n: int) -> None:
+        if time_ns > MAX_DURATION_NS:
+            raise _too_long(time_ns)
         if time_ns < self.last_ns:
             self._went_back(self.last_ns - time_ns)
             time_ns = self.last_ns
@@ -104,3 +105,7 @@ class Recorder(Study):
         if bits:
             self._bits[method] = bits
         return bits
+
+
+def _too_long(duration_ns: int) -> RecordingError:
+    return RecordingError(f"the input lasts {duration(duration_ns)}: allowed is at most {duration(MAX_DURATION_NS)}")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from sipguard.core.policy import Policy
 from sipguard.lab.tune import reasons as why
@@ -23,14 +24,14 @@ _SHORT: dict[int | str, str] = {"denial_to_drop": "to_drop", "denial_only": "den
 
 
 class Advice(NamedTuple):
-    """A search's whole result. trials: asked for; tried: candidates in all."""
+    """A search's whole result. trials: asked for; tried: every candidate, in the order of trying."""
 
     load: Load
     choice: Choice
     reasons: list[why.Reason]
     trials: int
     seed: int
-    tried: int
+    tried: list[Tried]
     policy: Policy
 
 
@@ -41,7 +42,7 @@ def print_advice(advice: Advice, console: Console) -> None:
         console.print(line, highlight=False)
     console.print(f"storms: {_storms(advice.load)}", highlight=False)
     console.print(_front(choice))
-    console.print(f"[b]recommended[/b], the best for {choice.objective}:", highlight=False)
+    console.print(Text.assemble(("recommended", "bold"), f", the best for {choice.objective}:"), highlight=False)
     console.print(_values(choice.recommended), highlight=False)
     console.print(_figures(choice.recommended.figures, advice.load.kind))
     table = Table("value", "why", box=box.SIMPLE_HEAD, title="why", title_justify="left")
@@ -67,7 +68,7 @@ def document(advice: Advice) -> dict[str, Any]:
         "objective": choice.objective.value,
         "trials": advice.trials,
         "seed": advice.seed,
-        "tried": advice.tried,
+        "tried": len(advice.tried),
         "recommended": _tried(choice.recommended),
         "front": [_tried(each) for each in choice.front],
         "reasons": [{**reason._asdict(), "others": list(reason.others)} for reason in advice.reasons],
@@ -79,7 +80,7 @@ def toml(advice: Advice) -> str:
     """A configuration that `sipguard check` accepts: the recommended law, its reasons as comments."""
     load, chosen = advice.load, advice.choice.recommended
     lines = _comment(
-        f"The law for {load.name}, by sipguard tune: the best for {advice.choice.objective} of {advice.tried} candidates "
+        f"The law for {load.name}, by sipguard tune: the best for {advice.choice.objective} of {len(advice.tried)} candidates "
         f"(seed {advice.seed}) before servers of {load.capacity:g}/s. There: {why.outcome_text(chosen.figures)}."
     )
     lines += [line for text in why.about(load, chosen) for line in _comment(text)]

@@ -12,10 +12,10 @@ from sipguard.core.verdicts import Change
 from sipguard.lab.sim.engine import Run, Simulation
 from sipguard.lab.sim.measure import BIN_NS, Count
 from sipguard.lab.sim.scenario import Guard, Scenario
-from sipguard.lab.sim.summary import summarise
-from sipguard.lab.tune.figures import Candidate, Figures
-
-_SECOND_NS = 1_000_000_000
+from sipguard.lab.sim.summary import per_second, summarise
+from sipguard.lab.tune.figures import SECOND_NS, Candidate, Figures, Shown, shown
+from sipguard.shown import cut
+from sipguard.shown import shown as visible
 
 
 class ScenarioLoad:
@@ -40,7 +40,7 @@ class ScenarioLoad:
 
     @property
     def name(self) -> str:
-        return self.scenario.name
+        return cut(visible(self.scenario.name))
 
     @property
     def capacity(self) -> float:
@@ -71,15 +71,22 @@ class ScenarioLoad:
         """What this candidate does."""
         return self.figures(Simulation(self.with_guard(candidate), self.seed).run())
 
+    def show(self, candidate: Candidate) -> Shown:
+        """What this candidate does, over time: a run more."""
+        run = Simulation(self.with_guard(candidate), self.seed).run()
+        rows = (per_second(run.measure.bins[count]) for count in (Count.ALLOWED, Count.REJECTED, Count.DROPPED))
+        passed, refused, dropped = ([round(value) for value in row.tolist()] for row in rows)
+        return shown(passed, refused, dropped, run.changes[0])
+
     def figures(self, run: Run) -> Figures:
         """What a run comes to."""
         summary = summarise(run)
         begin_s, end_s = self.storms[0]
         last_s = self.duration_s if end_s is None else end_s
         shed = run.measure.bins[Count.REJECTED] + run.measure.bins[Count.DROPPED]
-        begins_s = np.arange(len(shed)) * (BIN_NS / _SECOND_NS)
+        begins_s = np.arange(len(shed)) * (BIN_NS / SECOND_NS)
         times = [_times_s(changes, self.duration_s) for changes in run.changes]
-        departures = [c.time_ns / _SECOND_NS for changes in run.changes for c in changes if c.before is State.NORMAL]
+        departures = [c.time_ns / SECOND_NS for changes in run.changes for c in changes if c.before is State.NORMAL]
         left_s = 0.0 if end_s is None else self.duration_s - end_s
         return Figures(
             offered=summary.offered,
@@ -107,7 +114,7 @@ def _times_s(changes: tuple[Change, ...], duration_s: float) -> dict[State, floa
     found = dict.fromkeys(State, 0.0)
     state, since_s = State.NORMAL, 0.0
     for change in changes:
-        at_s = min(change.time_ns / _SECOND_NS, duration_s)
+        at_s = min(change.time_ns / SECOND_NS, duration_s)
         found[state] += at_s - since_s
         state, since_s = change.after, at_s
     found[state] += duration_s - since_s

@@ -6,7 +6,7 @@ So the same seed draws the same candidates however many processes or machines tr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from sipguard.lab.tune import space
@@ -18,25 +18,28 @@ if TYPE_CHECKING:
 #: Candidates tried side by side; the same on every machine, since the sampler learns between batches.
 BATCH = 12
 
-#: Told how many candidates are done and how many there will be.
+#: Told how many candidates are done, and how many there will be as far as that is known: to give reasons takes some more.
 OnProgress = Callable[[int, int], None]
 
 
 class Bench(Protocol):
     """Where candidates are tried: local processes or a cluster."""
 
-    def try_all(self, candidates: Sequence[Candidate]) -> list[Figures]:
-        """In the order given."""
+    def try_all(self, candidates: Sequence[Candidate]) -> Iterator[Figures]:
+        """In the order given, each as soon as it and those before it are known."""
         ...
 
 
 class Log:
     """Everything tried so far; a candidate that was tried is not tried again."""
 
-    __slots__ = ("_bench", "_figures")
+    __slots__ = ("_bench", "_expected", "_figures", "_on_progress")
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, expected: int = 0, on_progress: OnProgress | None = None) -> None:
+        """expected: how many there will be at least."""
         self._bench = bench
+        self._expected = expected
+        self._on_progress = on_progress
         self._figures: dict[Candidate, Figures] = {}
 
     def __repr__(self) -> str:
@@ -50,14 +53,15 @@ class Log:
     def try_all(self, candidates: Sequence[Candidate]) -> list[Tried]:
         """In the order given."""
         fresh = [each for each in dict.fromkeys(candidates) if each not in self._figures]
-        if fresh:
-            self._figures.update(zip(fresh, self._bench.try_all(fresh), strict=True))
+        total = max(self._expected, len(self._figures) + len(fresh))
+        for candidate, figures in zip(fresh, self._bench.try_all(fresh) if fresh else (), strict=True):
+            self._figures[candidate] = figures
+            if self._on_progress is not None:
+                self._on_progress(len(self._figures), total)
         return [Tried(each, self._figures[each]) for each in candidates]
 
 
-def search(
-    load: Load, log: Log, *, trials: int, seed: int, pinned: space.Pinned, on_progress: OnProgress | None = None
-) -> None:
+def search(load: Load, log: Log, *, trials: int, seed: int, pinned: space.Pinned) -> None:
     """Try so many candidates. Raises ModuleNotFoundError without optuna."""
     study = _study(seed)
     drawn = space.distributions(load.capacity, pinned)
@@ -70,8 +74,6 @@ def search(
         for trial, tried in zip(asked, found, strict=True):
             study.tell(trial, tried.figures.losses())
         done += len(asked)
-        if on_progress is not None:
-            on_progress(done, trials)
 
 
 def _study(seed: int) -> optuna.Study:

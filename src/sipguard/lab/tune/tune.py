@@ -28,12 +28,12 @@ def tune(
     """Search, choose, and say why.
 
     trials ≥ 1; pinned: values not searched for, in the ranges of SPEC §1. policy: whose method sets the load has been
-    made with, for the configuration. The same load, trials, seed and pinned values give the same advice on any bench.
-    Raises ModuleNotFoundError without optuna.
+    made with, for the configuration. on_progress: told after each candidate. The same load, trials, seed and pinned
+    values give the same advice on any bench. Raises ModuleNotFoundError without optuna.
     """
     fixed = pinned or {}
-    log = Log(bench)
-    search(load, log, trials=trials, seed=seed, pinned=fixed, on_progress=on_progress)
+    log = Log(bench, trials, on_progress)
+    search(load, log, trials=trials, seed=seed, pinned=fixed)
     choice = choose(load, log, objective, fixed)
     told = reasons(load, log, choice)
     for _ in range(MAX_STEPS):
@@ -42,4 +42,4 @@ def tune(
         if choice.recommended == before.recommended:
             break
         told = reasons(load, log, choice)
-    return Advice(load, choice, told, trials, seed, len(log.tried), policy or Policy())
+    return Advice(load, choice, told, trials, seed, log.tried, policy or Policy())

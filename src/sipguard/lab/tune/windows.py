@@ -17,9 +17,9 @@ from sipguard.core.levels import LevelMachine, State
 from sipguard.core.parameters import Parameters
 from sipguard.core.policy import Shed
 from sipguard.lab.sim.arrays import Codes, Ints
+from sipguard.lab.tune.figures import SECOND_NS
 from sipguard.lab.tune.recording import DROPPABLE, REFUSABLE, Recording
 
-SECOND_NS = 1_000_000_000
 _STATES = tuple(State)
 _NORMAL, _AROUND, _CRITICAL = range(3)
 
