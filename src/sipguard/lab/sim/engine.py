@@ -153,17 +153,17 @@ class Simulation:
         rows = ids - self._table.base
         heard = self._heard(rows, times_ns)
         for kind in sorted({part.kind for part in parts}):
-            its = heard & (kinds == kind)
+            its = heard & (kinds == kind.value)
             self._tell(kind, rows[its], times_ns[its])
         if not heard.all():
-            late = ~heard & (kinds == Answer.OK) & (self._table.outcome[rows] != Outcome.SERVED)
+            late = ~heard & (kinds == Answer.OK.value) & (self._table.outcome[rows] != Outcome.SERVED.value)
             self._measure.count(Count.LATE, int(np.count_nonzero(late)))
 
     def _leave(self, times_ns: Ints, ids: Ints) -> Answers:
         """Requests leave a server; what the network brings of its answers to those who listen."""
         table = self._table
         rows = ids - table.base
-        lone = table.role[rows] == Role.LONE
+        lone = table.role[rows] == Role.LONE.value
         if lone.any():
             self._end(rows[lone], Outcome.SERVED, times_ns[lone])
             times_ns, ids = times_ns[~lone], ids[~lone]
@@ -176,7 +176,7 @@ class Simulation:
         table = self._table
         outcome = Outcome.SERVED if kind is Answer.OK else Outcome.REFUSED
         self._end(rows, outcome, times_ns)
-        attempts = table.role[rows] == Role.ATTEMPT
+        attempts = table.role[rows] == Role.ATTEMPT.value
         rows, times_ns = rows[attempts], times_ns[attempts]
         if outcome is Outcome.REFUSED:
             self._measure.count(Count.REFUSED, len(rows))
@@ -190,7 +190,7 @@ class Simulation:
     def _heard(self, rows: Ints, times_ns: Ints) -> Bools:
         """Which of these answers, in order of time, end a request: someone still waits for it, and it is the first."""
         table = self._table
-        waits = (table.outcome[rows] == Outcome.LIVE) & (times_ns <= table.deadline_ns[rows])
+        waits = (table.outcome[rows] == Outcome.LIVE.value) & (times_ns <= table.deadline_ns[rows])
         # Two answers to two copies in one slot: written last to first, the first one stands.
         live, live_ns = rows[waits], times_ns[waits]
         table.ended_ns[live[::-1]] = live_ns[::-1]
@@ -199,14 +199,14 @@ class Simulation:
 
     def _time_out(self, ids: Ints, times_ns: Ints) -> None:
         rows = ids - self._table.base
-        self._measure.count(Count.TIMED_OUT, int(np.count_nonzero(self._table.role[rows] == Role.ATTEMPT)))
+        self._measure.count(Count.TIMED_OUT, int(np.count_nonzero(self._table.role[rows] == Role.ATTEMPT.value)))
         self._end(rows, Outcome.TIMED_OUT, times_ns)
         self._fail(rows, times_ns, np.zeros(len(rows), np.int64))
 
     def _fail(self, rows: Ints, times_ns: Ints, retry_after_ns: Ints) -> None:
         """What these clients do about it."""
         table = self._table
-        attempts = table.role[rows] == Role.ATTEMPT
+        attempts = table.role[rows] == Role.ATTEMPT.value
         rows, times_ns, retry_after_ns = rows[attempts], times_ns[attempts], retry_after_ns[attempts]
         for b, its in self._by_population(rows):
             follows = b.failed(table, rows[its], times_ns[its], retry_after_ns[its])
@@ -267,7 +267,7 @@ class Simulation:
     def _lose(self, ids: Ints, outcome: Outcome, slot: int) -> None:
         """These copies reach nobody: the end of a request without timers, nothing to one that has them."""
         rows = ids - self._table.base
-        rows = rows[self._table.role[rows] == Role.LONE]
+        rows = rows[self._table.role[rows] == Role.LONE.value]
         if len(rows):
             self._end(rows, outcome, np.full(len(rows), slot * self.slot_ns))
 
@@ -330,7 +330,7 @@ class Simulation:
     def _refuse(self, slot: int, times_ns: Ints, ids: Ints, kind: Answer) -> None:
         """A 503 to each (ACK never comes here); who hears no answer is refused all the same."""
         self._lose(ids, Outcome.REFUSED, slot)
-        hears = self._table.role[ids - self._table.base] != Role.LONE
+        hears = self._table.role[ids - self._table.base] != Role.LONE.value
         self._network.answer(slot, times_ns[hears], ids[hears], kind)
 
     # -- inside ----------------------------------------------------------------------------------------------------

@@ -61,11 +61,11 @@ class PowerCut:
         """Dark."""
         struck, table = self._agenda.forget(self._devices.number), self._table
         size = table.next - table.base
-        live = (table.outcome[:size] == Outcome.LIVE) & (table.population[:size] == self._devices.number)
+        live = (table.outcome[:size] == Outcome.LIVE.value) & (table.population[:size] == self._devices.number)
         rows = np.flatnonzero(live)
         # A first try that was only planned was not wanted yet.
         self.abandoned += int(np.count_nonzero(struck[Field.HOP] + struck[Field.ATTEMPT]))
-        self.abandoned += int(np.count_nonzero(table.role[rows] == Role.ATTEMPT))
+        self.abandoned += int(np.count_nonzero(table.role[rows] == Role.ATTEMPT.value))
         self._end(rows, Outcome.GONE, np.full(len(rows), now_ns))
 
     def over(self, now_ns: int) -> None:

@@ -69,7 +69,7 @@ class Measure:
 
     def ended(self, populations: Ints, roles: Codes, outcome: Outcome) -> None:
         """These requests have ended so."""
-        places = (populations * len(Role) + roles) * len(Outcome) + outcome
+        places = (populations * len(Role) + roles) * len(Outcome) + outcome.value
         flat = self.outcomes.reshape(-1)
         flat += np.bincount(places, minlength=len(flat))
 
