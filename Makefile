@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench run peers clean help
+.PHONY: demo test check bench bench-lab run peers clean help
 
 help:
 	@echo "make demo   the guard, its embedded server and a load, on loopback, ~30 s, with a picture at the end"
 	@echo "make test   all tests (installs sipp and Kamailio by apt where it is root on Debian)"
 	@echo "make check  ruff, mypy --strict, import contracts"
 	@echo "make bench  CPU microseconds per message, beside Kamailio in the same run"
+	@echo "make bench-lab  packets per second of replay beside dpkt, CPU of simulate, time of tune"
 	@echo "make run    the guard on 127.0.0.1:5060 (UDP and TCP), answering by itself; admin on 127.0.0.1:8060"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -23,6 +24,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/sipguard demo
+
+bench-lab: $(STAMP)
+	$(BIN)/python bench/lab.py
 
 run: $(STAMP)
 	$(BIN)/sipguard run --listen udp:127.0.0.1:5060 --listen tcp:127.0.0.1:5060 --admin 127.0.0.1:8060
