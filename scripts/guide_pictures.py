@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The pictures of docs/choosing.md, made by the calls behind `sipguard tune` and `sipguard simulate`.
 
-python scripts/guide_pictures.py [NAME…]. The same pictures each time, byte for byte with the same libraries; a minute
-or two on one core.
+python scripts/guide_pictures.py [NAME…]. The same pictures each time, byte for byte with the same libraries; about two
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def quiet_night() -> Figure:
         refused = morning.offered[: len(rates)] - passed
         axes.bar(seconds, refused, 1.0, passed, align="edge", color=REFUSED, label="refused with 503")
         axes.set_title(f"LCPS {lcps}: {judged.refused.sum()} refused", fontsize=10, color=INK, loc="left")
-        axes.set_xlabel("s", color=INK)
+        axes.set_xlabel("time, s", color=INK)
         dress(axes)
     parts[0].set_ylabel("requests/s", color=INK)
     parts[0].legend(fontsize=8, frameon=False, loc="upper left")
@@ -180,16 +180,40 @@ def all_excess() -> Figure:
     storm = load("steady-2x")
     figure, axes = canvas("Calls set up per second under a steady overload of 2 × (sipguard simulate steady-2x)")
     assert storm.guard is not None
-    told = with_guard(storm, storm.guard.parameters.replaced(LCDM=Lcdm.DENIAL_ONLY))
-    looks = {"none": ("no guard", PLAIN), "all": ("all", DROPPED), "excess": ("excess, silent after 10 s", REFUSED)}
+    silent = with_guard(storm, storm.guard.parameters.replaced(LCDM=Lcdm.DENIAL_TO_DROP))
+    looks = {"none": ("no guard", PLAIN), "all": ("all", DROPPED), "excess": ("excess, 503 (denial_only)", ADMITTED)}
     found = [(*looks[variant.policy], variant) for variant in compare(storm, list(looks), seed=1)]
-    found += [("excess, denial_only", ADMITTED, variant) for variant in compare(told, ["excess"], seed=1)]
+    found += [("excess, silent after 10 s", REFUSED, variant) for variant in compare(silent, ["excess"], seed=1)]
     for label, color, variant in found:
         served = smooth(per_second(variant.run.measure.bins[Count.SERVED]))
         axes.plot(served, color=color, linewidth=1.6, label=label)
     axes.axhline(200, color=LIMIT, linestyle="--", linewidth=1.2, label="what the switch can do")
-    axes.set(xlabel="s", ylabel="calls set up per second", xlim=(0, storm.duration_s), ylim=(0, 300))
+    axes.set(xlabel="time, s", ylabel="calls set up per second", xlim=(0, storm.duration_s), ylim=(0, 300))
     axes.legend(fontsize=8, frameon=False, ncols=2, loc="upper right")
+    return figure
+
+
+def calls() -> Figure:
+    """What `excess` serves by LC: more and more, and beyond an LC that depends on the storm next to nothing."""
+    figure, axes = canvas(
+        "Calls set up per second by LC, excess: the switch can set up 200 whole calls/s (steady-2x, -10x)"
+    )
+    levels = (100, 150, 175, 200, 225, 250, 275, 300, 325, 350, 400)
+    cases: tuple[tuple[str, Lcdm, str, str], ...] = (
+        ("steady-2x", Lcdm.DENIAL_ONLY, "2 ×, 503", ADMITTED),
+        ("steady-2x", Lcdm.DENIAL_TO_DROP, "2 ×, silent after 10 s", REFUSED),
+        ("steady-10x", Lcdm.DENIAL_ONLY, "10 ×, 503", GOOD),
+    )
+    for name, mode, label, color in cases:
+        storm = load(name)
+        assert storm.guard is not None
+        law = storm.guard.parameters.replaced(LCDM=mode)
+        excess = with_guard(storm, policy=Policy("excess"))
+        served = [summarise(Simulation(with_guard(excess, law.replaced(LC=lc)), 1).run()).goodput for lc in levels]
+        axes.plot(levels, served, marker="o", markersize=3.5, linewidth=1.4, color=color, label=label)
+    axes.axvline(200, color=LIMIT, linestyle="--", linewidth=1.2, label="LC = whole calls/s of the switch")
+    axes.set(xlabel="LC, requests/s", ylabel="calls set up per second", ylim=(0, 230))
+    axes.legend(fontsize=8, frameon=False, loc="lower left")
     return figure
 
 
@@ -199,21 +223,27 @@ def patience() -> Figure:
     assert storm.guard is not None
     excess = with_guard(storm, policy=Policy("excess"))
     patience_s = (1, 2, 5, 10, 20, 32, 60, 120)
-    offered, copies = [], []
+    offered, copies, served = [], [], []
     laws = [storm.guard.parameters.replaced(LCDM=Lcdm.DENIAL_TO_DROP, PC=seconds * 5, TR=200) for seconds in patience_s]
     for law in (*laws, storm.guard.parameters.replaced(LCDM=Lcdm.DENIAL_ONLY)):
         summary = summarise(Simulation(with_guard(excess, law), 1).run())
         offered.append(summary.offered * (1 - summary.retransmissions) / storm.duration_s)
         copies.append(summary.offered * summary.retransmissions / storm.duration_s)
+        served.append(summary.goodput)
     figure, axes = canvas(
         "The same storm, the silence begun sooner or later: what comes to the guard (steady-2x, excess)"
     )
     places = np.arange(len(patience_s) + 1)
     axes.bar(places, offered, 0.7, color=ADMITTED, label="first copies")
     axes.bar(places, copies, 0.7, offered, color=DROPPED, label="retransmissions")
+    for place, height, calls_per_s in zip(places, np.add(offered, copies), served, strict=True):
+        text = f"{calls_per_s:.0f} calls/s"
+        axes.text(place, height + 40, text, ha="center", fontsize=8, color=INK)
     axes.set_xticks(places, [*map(str, patience_s), "denial_only"])
-    axes.set(xlabel="PC·TR: seconds of 503 before the silence", ylabel="messages/s, mean of 180 s")
-    axes.legend(fontsize=8, frameon=False)
+    axes.set(
+        xlabel="PC·TR, s: how long 503 lasts before the silence", ylabel="messages/s, mean of 180 s", ylim=(0, 3300)
+    )
+    axes.legend(fontsize=8, frameon=False, loc="upper right", ncols=2)
     return figure
 
 
@@ -234,7 +264,7 @@ def retry_after() -> Figure:
         offered = smooth(per_second(run.measure.bins[Count.FRESH] + run.measure.bins[Count.COPIES]))
         axes.plot(offered, color=color, linewidth=1.4, label=label)
     axes.axhline(law.LC, color=LIMIT, linestyle="--", linewidth=1.2, label=f"LC {law.LC}")
-    axes.set(xlabel="s", ylabel="requests/s at the guard", xlim=(50, storm.duration_s), ylim=(0, None))
+    axes.set(xlabel="time, s", ylabel="requests/s at the guard", xlim=(50, storm.duration_s), ylim=(0, None))
     axes.legend(fontsize=8, frameon=False)
     return figure
 
@@ -245,6 +275,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "small-lc": small_lc,
     "quiet-night": quiet_night,
     "all-excess": all_excess,
+    "calls": calls,
     "patience": patience,
     "retry-after": retry_after,
 }
