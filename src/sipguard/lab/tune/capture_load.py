@@ -15,7 +15,7 @@ import numpy as np
 from sipguard.core.levels import State
 from sipguard.core.verdicts import Change
 from sipguard.lab.sim.arrays import Bools, Floats, Ints
-from sipguard.lab.tune.figures import SECOND_NS, Candidate, Figures, Shown, shown
+from sipguard.lab.tune.figures import SECOND_NS, Candidate, Figures, Shown, by_second
 from sipguard.lab.tune.recording import Recording
 from sipguard.lab.tune.windows import Judged, Windows
 
@@ -108,7 +108,7 @@ class CaptureLoad:
         judged, lc = self.judge(candidate), candidate.parameters.LC
         refused, dropped = (self._per_second(judged, each).tolist() for each in (judged.refused, judged.dropped))
         changes = [Change(turn.time_ns, turn.before, turn.after, 0, lc, 0, 0, "level") for turn in judged.turns]
-        return shown(self.passed(judged).tolist(), refused, dropped, changes)
+        return by_second(self.passed(judged).tolist(), refused, dropped, changes)
 
     def passed(self, judged: Judged) -> Ints:
         """Let through in each second."""

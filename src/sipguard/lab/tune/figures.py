@@ -102,7 +102,9 @@ class Shown(NamedTuple):
     changes: Sequence[Change]
 
 
-def shown(passed: Iterable[int], refused: Iterable[int], dropped: Iterable[int], changes: Sequence[Change]) -> Shown:
+def by_second(
+    passed: Iterable[int], refused: Iterable[int], dropped: Iterable[int], changes: Sequence[Change]
+) -> Shown:
     """From counts by second, in order."""
     timeline = Timeline(SECOND_NS)
     state, turns = State.NORMAL, deque(changes)

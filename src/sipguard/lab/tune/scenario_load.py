@@ -13,9 +13,8 @@ from sipguard.lab.sim.engine import Run, Simulation
 from sipguard.lab.sim.measure import BIN_NS, Count
 from sipguard.lab.sim.scenario import Guard, Scenario
 from sipguard.lab.sim.summary import per_second, summarise
-from sipguard.lab.tune.figures import SECOND_NS, Candidate, Figures, Shown, shown
-from sipguard.shown import cut
-from sipguard.shown import shown as visible
+from sipguard.lab.tune.figures import SECOND_NS, Candidate, Figures, Shown, by_second
+from sipguard.shown import cut, shown
 
 
 class ScenarioLoad:
@@ -40,7 +39,7 @@ class ScenarioLoad:
 
     @property
     def name(self) -> str:
-        return cut(visible(self.scenario.name))
+        return cut(shown(self.scenario.name))
 
     @property
     def capacity(self) -> float:
@@ -76,7 +75,7 @@ class ScenarioLoad:
         run = Simulation(self.with_guard(candidate), self.seed).run()
         rows = (per_second(run.measure.bins[count]) for count in (Count.ALLOWED, Count.REJECTED, Count.DROPPED))
         passed, refused, dropped = ([round(value) for value in row.tolist()] for row in rows)
-        return shown(passed, refused, dropped, run.changes[0])
+        return by_second(passed, refused, dropped, run.changes[0])
 
     def figures(self, run: Run) -> Figures:
         """What a run comes to."""
