@@ -236,7 +236,7 @@ def patience() -> Figure:
     places = np.arange(len(patience_s) + 1)
     axes.bar(places, offered, 0.7, color=ADMITTED, label="first copies")
     axes.bar(places, copies, 0.7, offered, color=DROPPED, label="retransmissions")
-    for place, height, calls_per_s in zip(places, np.add(offered, copies), served, strict=True):
+    for place, height, calls_per_s in zip(places.tolist(), np.add(offered, copies).tolist(), served, strict=True):
         text = f"{calls_per_s:.0f} calls/s"
         axes.text(place, height + 40, text, ha="center", fontsize=8, color=INK)
     axes.set_xticks(places, [*map(str, patience_s), "denial_only"])
