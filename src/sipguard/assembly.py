@@ -81,6 +81,7 @@ def guard_settings(settings: Settings, assembly: Assembly) -> GuardSettings:
         exempt_uris=settings.exempt_uris,
         stream_drop=settings.stream_drop,
         kernel_drop=settings.kernel_drop,
+        one_verdict=settings.transactions == "one_verdict",
     )
 
 

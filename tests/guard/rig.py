@@ -149,9 +149,10 @@ class Rig:
         return self.controller.state
 
     def overload(self, n: int = 11, method: str = "OPTIONS") -> State:
-        """A window over LC, and its end; each request has a Call-ID of its own."""
+        """A window over LC, and its end; each request is a transaction of its own."""
         for k in range(n):
-            self.receive(messages.request(method, call_id=f"load{k}-{self.now_ns}"))
+            name = f"load{k}-{self.now_ns}"
+            self.receive(messages.request(method, branch=f"z9hG4bK{name}", call_id=name))
         return self.tick()
 
     def into(self, state: State) -> Rig:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from sipguard.core.policy import Policy
+from sipguard.core.verdicts import Verdict
+from sipguard.guard.checks import CheckChain, NamedCheck
+from sipguard.guard.flows import Flow
 from sipguard.guard.ports import PlaneReading
+from sipguard.wire.head import Head
 from tests.guard.messages import ack_of, request, response_to
 from tests.guard.rig import A, C, N, Rig, judged, total
 
@@ -62,3 +66,20 @@ def test_a_lost_datagram_counts_for_the_level_in_shadow_too() -> None:
     rig.tick(PlaneReading(rig.udp, 0, 100))
     assert rig.controller.state is A
     assert rig.counters.overflowed == 100
+
+
+def test_what_is_too_complex_to_read_hides_no_later_request_from_the_checks() -> None:
+    """SPEC X2, V5: what the law would have done to one request says nothing about the next."""
+    asked: list[str | None] = []
+
+    def look(head: Head, flow: Flow, now_ns: int) -> Verdict:
+        asked.append(head.method)
+        return Verdict.ALLOW
+
+    rig = Rig(policy=Policy(enforce=False), checks=CheckChain((NamedCheck("adl", look),))).into(C)
+    asked.clear()
+    assert rig.receive(request(headers=[f"X-{k}: {',' * 40}" for k in range(200)])) is None
+    assert rig.counters.outcomes == {"too-complex": 1}
+    rig.forwarded(request("BYE"))
+    rig.forwarded(request())
+    assert asked == ["BYE"]

@@ -279,6 +279,18 @@ def test_exempt_uris_of_a_configuration(tmp_path: Path) -> None:
     assert one["requests"] == 1000
 
 
+def test_one_verdict_is_not_what_replay_does_and_that_is_told(tmp_path: Path) -> None:
+    """SPEC X3: recorded requests carry no transaction; the figures must not be taken for what they are not."""
+    path, config = tmp_path / "a.pcap", tmp_path / "sipguard.toml"
+    path.write_bytes(pcap([(0, udp4(sip("INVITE")))]))
+    config.write_text('transactions = "one_verdict"\n', encoding="utf-8")
+    ran = run(path, "-c", config, "--json", "-")
+    (warning,) = json.loads(ran.out)["warnings"]
+    assert warning.startswith("transactions = one_verdict: replay judges each copy by the state it meets")
+    assert ran.err == f"warning: {warning}\n"
+    assert json_of(path)["warnings"] == []
+
+
 def test_a_capture_taken_at_a_guard(tmp_path: Path) -> None:
     """SPEC M2: its own refusals' ACKs are not counted, with --at-guard."""
     path = tmp_path / "guard.pcap"

@@ -72,6 +72,7 @@ listen = ["udp:192.0.2.1:5060,advertise=198.51.100.1", "tcp:[2001:db8::1]:5060"]
 upstream = ["udp:192.0.2.10:5060,weight=3", "tcp:192.0.2.10:5060"]
 inside = ["udp:192.0.2.1:5070", "tcp:192.0.2.1:5070"]
 admin = "127.0.0.1:8060"
+transactions = "one_verdict"
 exempt_uris = ["urn:service:sos", "sip:112@"]
 server = ""
 source_header = ""
@@ -106,6 +107,7 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     assert settings.exempt_uris == ("urn:service:sos", "sip:112@")
     assert (settings.server, settings.source_header, settings.retry_after) == ("", "", None)
     assert settings.retry_after_methods == ()
+    assert settings.transactions == "one_verdict"
     assert (settings.record_route, settings.path, settings.reply_budget, settings.kernel_drop) == (
         False,
         False,
@@ -157,6 +159,8 @@ WRONG = [
     ("shed", "some"),
     ("shed", ["all"]),
     ("shadow", "yes"),
+    ("transactions", "one"),
+    ("transactions", True),
     ("shadow", 1),
     ("refuse_methods", "INVITE"),
     ("refuse_methods", 5),

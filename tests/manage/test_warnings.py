@@ -70,6 +70,14 @@ def test_methods_that_are_slips_or_keep_calls_up() -> None:
     assert warned(retry_after_methods=["INVITE"], retry_after="") == []
 
 
+def test_one_verdict_keeps_the_kernel_from_dropping() -> None:
+    """SPEC X3, DESIGN §3: a flood then costs the process; said once, where the filter would have been used."""
+    (warning,) = warned(transactions="one_verdict")
+    assert warning.startswith("transactions = one_verdict: the kernel cannot tell a copy from a new request")
+    for flags in ({"kernel_drop": False}, {"shadow": True}, {"listen": ["tcp:127.0.0.1:5060"]}):
+        assert warned(transactions="one_verdict", **flags) == []
+
+
 def test_fewer_descriptors_than_connections_asked_for() -> None:
     """getrlimit(2): what is left after sockets, pool and admin, and the limit that would do, which then does."""
     settings = load_settings(None, {"upstream": ["udp:192.0.2.10:5060", "tcp:192.0.2.10:5060"], "max_connections": 900})

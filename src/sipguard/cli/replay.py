@@ -138,7 +138,7 @@ def replay(
     until_ns, conditions = asked.until(until), asked.conditions(fail_if or [])
     asked.check_files(files, outputs)
     fed = _run(files, settings, reading, until_ns, outputs)
-    code = _tell(fed, outputs, conditions)
+    code = _tell(fed, outputs, conditions, settings[0])
     if code:
         raise typer.Exit(code)
 
@@ -233,11 +233,15 @@ def _unwritable(key: str, name: str, error: OSError) -> SettingsError:
 # -- the result --------------------------------------------------------------------------------------------------------
 
 
-def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition]) -> int:
+def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition], settings: Settings) -> int:
     """Everything that is told at the end; the exit code."""
     from sipguard.lab.outcome import metrics_of
 
     remarks = _remarks(fed)
+    if settings.transactions == "one_verdict":
+        remarks.append(
+            "transactions = one_verdict: replay judges each copy by the state it meets; a guard with it would not"
+        )
     for text in (*fed.damages, *remarks):
         say.warning(text)
     try:

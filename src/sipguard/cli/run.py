@@ -71,6 +71,14 @@ def run(  # one argument a key
     shadow: options.Shadow = None,
     refuse_methods: options.RefuseMethods = None,
     drop_methods: options.DropMethods = None,
+    transactions: Annotated[
+        str | None,
+        typer.Option(
+            help="A retransmission is judged by the state it meets, or gets its first copy's verdict. (default: per_request)",
+            metavar="per_request|one_verdict",
+            rich_help_panel=options.LAW,
+        ),
+    ] = None,
     exempt_uris: Annotated[
         list[str] | None,
         typer.Option(

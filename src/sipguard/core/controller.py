@@ -124,11 +124,12 @@ class OverloadController:
         second.total += 1
         return self._decide(method)
 
-    def judge(self, method: str, *, now_ns: int, sheddable: bool = True) -> Verdict:
+    def judge(self, method: str, *, now_ns: int, sheddable: bool = True, first: Verdict | None = None) -> Verdict:
         """Count and judge on a live edge: the second rolls, no cycle is evaluated (a timer calls `advance`).
 
         A request that comes after the open window's end is counted in the window it belongs to (SPEC M1) and judged by
-        the last evaluated cycle. sheddable=False: passed whatever the method, as an exempt URI is.
+        the last evaluated cycle. sheddable=False: passed whatever the method, as an exempt URI is. first: what the law
+        said of this request's first copy, now said again in any state (SPEC X3).
         """
         if now_ns > self._now_ns:
             self._now_ns = now_ns
@@ -143,6 +144,8 @@ class OverloadController:
         if now_ns >= second.end_ns:
             second.roll(now_ns)
         second.total += 1
+        if first is not None:
+            return self._repeat(first)
         # No method is the empty string, so no set holds it.
         return self._decide(method if sheddable else "")
 
@@ -284,6 +287,15 @@ class OverloadController:
                 self.allowed += 1
                 return _ALLOW
         return self._shed(verdict, 1)
+
+    def _repeat(self, first: Verdict) -> Verdict:
+        """The first copy's verdict for a copy already counted; passed on, it uses up the allowance (SPEC X1, X3)."""
+        if first is not _ALLOW:
+            return self._shed(first, 1)
+        if self._allowance is not None and self._level.state is not _NORMAL:
+            self._allowance.spend(1)
+        self.allowed += 1
+        return _ALLOW
 
     def _passed_of(self, method: str, n: int) -> int:
         """How many of n requests, already counted, of one method at one instant are let through (the first ones)."""

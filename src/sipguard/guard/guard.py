@@ -9,6 +9,7 @@ from sipguard.core.levels import State
 from sipguard.core.verdicts import Change, Verdict
 from sipguard.guard.answers import Answers
 from sipguard.guard.checks import CheckChain
+from sipguard.guard.costly import EASY_BYTES, is_costly
 from sipguard.guard.counters import Counters
 from sipguard.guard.flows import Flow, Send
 from sipguard.guard.forwarding import Forwarder
@@ -20,20 +21,12 @@ from sipguard.guard.routing import Routing
 from sipguard.guard.sampling import Samples
 from sipguard.guard.settings import GuardSettings
 from sipguard.guard.tokens import FlowTokens
+from sipguard.guard.transactions import Transactions
 from sipguard.wire.head import Head, read_head
 from sipguard.wire.scan import is_response, request_line, request_method
 
 _ALLOW, _REJECT, _DROP = Verdict.ALLOW, Verdict.REJECT, Verdict.DROP
 _NORMAL = State.NORMAL
-
-
-#: Messages up to this many bytes are read without a look at how costly they are: at most a millisecond.
-EASY_BYTES = 8192
-
-#: A longer message with more header lines, commas or semicolons than these is not read: its milliseconds would be taken
-#: from the evaluation's grid. It counts and is judged by its request line like any other.
-MAX_LINES = 512
-MAX_SEPARATORS = 1024
 
 
 class Guard:
@@ -48,6 +41,7 @@ class Guard:
         "_budget_in",
         "_budget_out",
         "_checks",
+        "_enforce",
         "_exempt",
         "_forwarder",
         "_kernel_drop",
@@ -56,11 +50,13 @@ class Guard:
         "_samples",
         "_settings",
         "_shadowed",
+        "_shed_methods",
         "_source_header",
         "_upstream_hosts",
         "controller",
         "counters",
         "kernel_filters",
+        "transactions",
     )
 
     def __init__(
@@ -83,11 +79,17 @@ class Guard:
         routing = Routing(settings.listeners, settings.upstreams, tokens)
         self._answers = Answers(settings, keyring, self._refused)
         self._forwarder = Forwarder(settings, keyring, tokens, routing, self._answers, self.counters)
-        self._kernel_drop = settings.kernel_drop and controller.policy.enforce
+        policy = controller.policy
+        self._enforce = policy.enforce
+        #: Only what may be shed in some state has a verdict worth remembering.
+        self._shed_methods = policy.refuse_methods | policy.drop_methods
+        self.transactions = Transactions(keyring.current) if settings.one_verdict else None
+        # The kernel cannot tell a copy from a new request.
+        self._kernel_drop = settings.kernel_drop and policy.enforce and not settings.one_verdict
         #: Set by the edge: the kernel filter is on, so what is dropped here are its samples.
         self.kernel_filters = False
         self._budget_in = self._budget_out = 0
-        self._shadowed = 0
+        self._shadowed = (0, 0)
         self._upstream_hosts = frozenset(upstream.host for upstream in settings.upstreams)
 
     def __repr__(self) -> str:
@@ -152,7 +154,7 @@ class Guard:
         method = request_method(data)
         if method is None:
             return self._receive_no_request(data, flow, now_ns)
-        costly = len(data) > EASY_BYTES and _is_costly(data)
+        costly = len(data) > EASY_BYTES and is_costly(data)
         head = None
         if method == "ACK" and not costly:
             head = read_head(data, self._source_header)
@@ -161,8 +163,18 @@ class Guard:
                 return None
         meter.requests += 1
         self.counters.count_method(method)
+        name = first = None
+        if self.transactions is not None and not costly and method in self._shed_methods:
+            head = read_head(data, self._source_header)
+            name = self.transactions.name_of(head, method)
+            first = self.transactions.repeated(name, now_ns)
         exempt = bool(self._exempt) and self._is_exempt(data)
-        verdict = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt)
+        verdict = law = self.controller.judge(method, now_ns=now_ns, sheddable=not exempt, first=first)
+        if not self._enforce:
+            law = self._unenforced()
+        if name is not None and first is None:
+            assert self.transactions is not None
+            self.transactions.remember(name, law, now_ns)
         if verdict is _DROP:
             return self._drop(data, method, flow, now_ns)
         if costly:
@@ -170,7 +182,7 @@ class Guard:
             return None
         self._budget_in += len(data)
         if verdict is _REJECT:
-            if self.controller.state is _NORMAL:
+            if first is None and self.controller.state is _NORMAL:
                 self.counters.lcps_refused += 1
             return self._within_budget(
                 self._answers.refuse_plain(data, method, flow)
@@ -179,10 +191,19 @@ class Guard:
         if head is None:
             head = read_head(data, self._source_header)
         if self._checks:
-            found = self._check(head, flow, now_ns)
+            found = self._check(head, flow, now_ns, law)
             if found is not _ALLOW:
                 return self._refuse(head, flow, now_ns) if found is _REJECT else None
         return self._forwarder.inward(head, flow, now_ns)
+
+    def _unenforced(self) -> Verdict:
+        """Shadow mode: what the law said of the request just judged; the controller's counters tell it (SPEC X2)."""
+        controller = self.controller
+        rejected, dropped = self._shadowed
+        self._shadowed = (controller.shadow_rejected, controller.shadow_dropped)
+        if controller.shadow_rejected != rejected:
+            return _REJECT
+        return _DROP if controller.shadow_dropped != dropped else _ALLOW
 
     def _drop(self, data: bytes, method: str, flow: Flow, now_ns: int) -> Send | None:
         """Silence (SPEC V2); 503 on a stream where the operator chose it."""
@@ -197,24 +218,19 @@ class Guard:
         self.counters.outcomes.add("stream-drop-refused")
         return self._refuse(read_head(data, self._source_header), flow, now_ns)
 
-    def _check(self, head: Head, flow: Flow, now_ns: int) -> Verdict:
+    def _check(self, head: Head, flow: Flow, now_ns: int, law: Verdict) -> Verdict:
         """What the chain says of a request that the law lets through (SPEC V5).
 
         In shadow mode the law lets everything through: what it would have refused reaches no check, and what a check would
         end is counted and goes on (SPEC X2).
         """
-        controller = self.controller
-        enforce = controller.policy.enforce
-        if not enforce:
-            before = self._shadowed
-            self._shadowed = controller.shadow_rejected + controller.shadow_dropped
-            if self._shadowed != before:
-                return _ALLOW
+        if law is not _ALLOW:
+            return _ALLOW
         found = self._checks.judge(head, flow, now_ns)
         if found is None:
             return _ALLOW
         self.counters.checks.add(found[0])
-        return found[1] if enforce else _ALLOW
+        return found[1] if self._enforce else _ALLOW
 
     def broken(self, data: bytes, reason: str, flow: Flow, now_ns: int) -> Send | None:
         """A stream that lost its framing (RFC 3261 18.3): a 400 where one can be built; the edge then closes."""
@@ -236,7 +252,7 @@ class Guard:
 
         A request from a host that is no upstream goes nowhere: an inside port that strangers reach is no open relay.
         """
-        if len(data) > EASY_BYTES and _is_costly(data):
+        if len(data) > EASY_BYTES and is_costly(data):
             self.counters.discards.add("inside-too-complex")
             return None
         if is_response(data):
@@ -255,7 +271,7 @@ class Guard:
         return self._discard(data, inside=True)
 
     def _receive_no_request(self, data: bytes, flow: Flow, now_ns: int) -> Send | None:
-        if len(data) > EASY_BYTES and _is_costly(data):
+        if len(data) > EASY_BYTES and is_costly(data):
             self.counters.discards.add("too-complex")
             return None
         if is_response(data):
@@ -286,18 +302,6 @@ class Guard:
     def _is_exempt(self, data: bytes) -> bool:
         line = request_line(data)
         return line is not None and line[1].lower().startswith(self._exempt)
-
-
-def _is_costly(data: bytes) -> bool:
-    """A head made to be slow to read: more lines, list values or parameters than any real message of its size has."""
-    end = data.find(b"\r\n\r\n")
-    if end < 0:
-        end = len(data)
-    return (
-        data.count(b"\n", 0, end) > MAX_LINES
-        or data.count(b",", 0, end) > MAX_SEPARATORS
-        or data.count(b";", 0, end) > MAX_SEPARATORS
-    )
 
 
 def _kind_of(data: bytes) -> str:

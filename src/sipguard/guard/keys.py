@@ -15,6 +15,7 @@ _TAG_BYTES = 12
 # Our Via and Record-Routes may take 250 bytes together (DESIGN §3). 72 bits: among a million open transactions, two alike once
 # in ten thousand million.
 _BRANCH_BYTES = 9
+_MEMORY_BYTES = 12
 
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -49,7 +50,7 @@ def transaction_of(head: Head) -> bytes | None:
 class Key:
     """One 32-byte key. Raises ValueError for another length."""
 
-    __slots__ = ("_branch", "_signature", "_tag")
+    __slots__ = ("_branch", "_memory", "_signature", "_tag")
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != KEY_BYTES:
@@ -57,6 +58,7 @@ class Key:
         # Keyed once and copied per use: keying costs half of a hash.
         self._branch = blake2b(key=secret, digest_size=_BRANCH_BYTES, person=b"branch")
         self._tag = blake2b(key=secret, digest_size=_TAG_BYTES, person=b"tag")
+        self._memory = blake2b(key=secret, digest_size=_MEMORY_BYTES, person=b"memory")
         self._signature = blake2b(key=secret, digest_size=_SIGNATURE_BYTES, person=b"token")
 
     def __repr__(self) -> str:
@@ -73,6 +75,12 @@ class Key:
         state = self._tag.copy()
         state.update(transaction)
         return to_text(state.digest())
+
+    def memory(self, transaction: bytes) -> bytes:
+        """What a transaction is remembered by: 12 bytes, nobody can make two alike."""
+        state = self._memory.copy()
+        state.update(transaction)
+        return state.digest()
 
     def sign(self, payload: bytes, use: bytes = b"") -> bytes:
         """A token: payload and signature as text. use: what it is good for; only the same use reads it back."""

@@ -17,6 +17,7 @@ class GuardSettings:
     these only, and only with a single Via (RFC 7339 5.10.2: else it blanks a whole trunk).
     reply_budget: bytes of 503 per window at most the bytes of requests received in it. exempt_uris: Request-URI prefixes
     that are always passed. stream_drop: what a silent drop is on a stream. kernel_drop: the kernel may drop for us.
+    one_verdict: a retransmission gets its first copy's verdict in every state (SPEC X3); then the kernel drops nothing.
     """
 
     listeners: tuple[Listener, ...]
@@ -31,3 +32,4 @@ class GuardSettings:
     exempt_uris: tuple[str, ...] = ()
     stream_drop: str = "drop"
     kernel_drop: bool = True
+    one_verdict: bool = False

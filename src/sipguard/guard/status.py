@@ -8,9 +8,13 @@ from sipguard.guard.guard import Guard
 
 
 def status_of(guard: Guard) -> dict[str, Any]:
-    """requests = allow + reject + drop of `verdicts`; kernel_dropped is part of drop; absorbed and overflowed stand apart."""
+    """requests = allow + reject + drop of `verdicts`; kernel_dropped is part of drop; absorbed and overflowed stand apart.
+
+    `transactions` only under one_verdict (SPEC X3): remembered now, copies that got an earlier one's verdict, evicted for room.
+    """
     controller, counters = guard.controller, guard.counters
     policy = controller.policy
+    transactions = guard.transactions
     return {
         "state": controller.state.value,
         "rps": controller.rps,
@@ -23,6 +27,7 @@ def status_of(guard: Guard) -> dict[str, Any]:
             "enforce": policy.enforce,
             "refuse_methods": sorted(policy.refuse_methods),
             "drop_methods": sorted(policy.drop_methods),
+            "transactions": "per_request" if transactions is None else "one_verdict",
         },
         "requests": dict(counters.requests),
         "verdicts": {
@@ -39,4 +44,5 @@ def status_of(guard: Guard) -> dict[str, Any]:
         "discards": dict(counters.discards),
         "outcomes": dict(counters.outcomes),
         "checks": dict(counters.checks),
+        **({} if transactions is None else {"transactions": transactions.figures()}),
     }

@@ -82,7 +82,7 @@ def _parameters(status: Status) -> Families:
             if cycles is not None:
                 yield _plain_gauge(name, help_, cycles * window_ms / 1000)
     policy = _part(status, "policy")
-    labels = {key: _word(policy[key]) for key in ("shed", "enforce") if key in policy}
+    labels = {key: _word(policy[key]) for key in ("shed", "enforce", "transactions") if key in policy}
     if "LCDM" in given:
         labels["lcdm"] = _word(given["LCDM"])
     if labels:
@@ -108,6 +108,13 @@ def _requests(status: Status) -> Families:
     yield from _counter("sipguard_lcps_refused", "Requests refused for growth past LCPS.", status, "lcps_refused")
     yield from _counter_by("sipguard_edge_events", "What the sockets met, by kind.", status, "edge", "event")
     yield from _counter("sipguard_absorbed", "ACKs to the guard's own final responses.", status, "absorbed")
+    yield from _transactions(_part(status, "transactions"))
+
+
+def _transactions(figures: Status) -> Families:
+    yield from _gauge("sipguard_transactions", "Remembered for one verdict (32 s each).", figures, "remembered")
+    yield from _counter("sipguard_transaction_copies", "Requests given their first copy's verdict.", figures, "copies")
+    yield from _counter("sipguard_transactions_evicted", "Forgotten before their time, for room.", figures, "evicted")
 
 
 def _kernel(status: Status) -> Families:

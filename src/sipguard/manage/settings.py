@@ -23,6 +23,7 @@ from sipguard.manage.headers import (
 from sipguard.manage.headers import method_name as _method_name
 
 StreamDrop = Literal["drop", "reject"]
+TransactionMode = Literal["per_request", "one_verdict"]
 
 MAX_RETRY_AFTER_S = 3600
 RETRY_AFTER_FORM = f'seconds, 1 … {MAX_RETRY_AFTER_S}, as "10-30" or "15"; "" sends none'
@@ -122,6 +123,8 @@ class Settings(BaseModel):
     admin: Annotated[AdminAddress | None, BeforeValidator(_admin), Allowed(ADMIN_FORM)] = None
     """/healthz, /readyz, /metrics, /api/v1/status. None: not served."""
 
+    transactions: Annotated[TransactionMode, Allowed("per_request or one_verdict")] = "per_request"
+    """Each copy of a request judged by the state it meets, or all by the first one's verdict (SPEC X3)."""
     exempt_uris: Annotated[
         tuple[Annotated[str, BeforeValidator(uri_prefix)], ...], Allowed("a list of Request-URI prefixes")
     ] = ()

@@ -20,6 +20,7 @@ def warnings(settings: Settings) -> list[str]:
         *settings.parameters.warnings(),
         *_address_warnings(settings),
         *_method_warnings(settings),
+        *_transaction_warnings(settings),
         # The hard limit: `run` raises the soft one to it.
         *descriptor_warnings(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
@@ -55,6 +56,17 @@ def _address_warnings(settings: Settings) -> list[str]:
     if settings.admin is not None and not settings.admin.loopback:
         found.append(f"admin = {settings.admin}: served without a password to whoever reaches this address")
     return found
+
+
+def _transaction_warnings(settings: Settings) -> list[str]:
+    if settings.transactions == "per_request" or not settings.kernel_drop:
+        return []
+    if not settings.policy.enforce or all(endpoint.transport != "udp" for endpoint in settings.listen):
+        return []
+    return [
+        "transactions = one_verdict: the kernel cannot tell a copy from a new request, so it drops nothing and a flood costs "
+        "the process; kernel_drop = false says so in the file"
+    ]
 
 
 def _method_warnings(settings: Settings) -> list[str]:
