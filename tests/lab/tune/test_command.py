@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import signal
 import subprocess
@@ -65,6 +66,8 @@ def test_from_capture_to_a_configuration_that_check_accepts(capture: Path, tmp_p
     # What the configuration does to the same input is what was promised.
     replayed = sipguard("replay", capture, "-c", out / "sipguard.toml", "--json", "-")
     first, promised = json.loads(replayed.out)["sets"][0], result["recommended"]["figures"]
+    shares = f"{100 * promised['goodput']:.1f} %, {100 * promised['shed']:.1f} %"
+    assert ["goodput, share shed", shares] in [re.split(r"  +", line.strip()) for line in ran.out.splitlines()]
     for ours, theirs in (
         ("refused", "refused"),
         ("dropped", "dropped"),

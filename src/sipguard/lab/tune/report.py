@@ -147,6 +147,7 @@ def _figures(figures: Figures, kind: str) -> Table:
         ("passed", f"{figures.passed:,}"),
         ("served", f"{figures.served:,} ({100 * figures.served / max(figures.wanted, 1):.1f} % {wanted})"),
         (beyond, f"{figures.wasted:,}"),
+        ("goodput, share shed", f"{100 * figures.goodput:.1f} %, {100 * figures.shed:.1f} %"),
         ("shed outside storms", f"{figures.needless:,}"),
         ("normal, 503, silent", f"{figures.normal_s:.1f} s, {figures.around_s:.1f} s, {figures.critical_s:.1f} s"),
         ("alarms, false ones", f"{figures.alarms}, {figures.false_alarms}"),
