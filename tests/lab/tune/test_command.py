@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -66,7 +66,7 @@ def test_from_capture_to_a_configuration_that_check_accepts(capture: Path, tmp_p
     # What the configuration does to the same input is what was promised.
     replayed = sipguard("replay", capture, "-c", out / "sipguard.toml", "--json", "-")
     first, promised = json.loads(replayed.out)["sets"][0], result["recommended"]["figures"]
-    shares = f"{100 * promised['goodput']:.1f} %, {100 * promised['shed']:.1f} %"
+    shares = f"{100 * promised['goodput']:.1f} %, {100 * (promised['refused'] + promised['dropped']) / promised['offered']:.1f} %"
     assert ["goodput, share shed", shares] in [re.split(r"  +", line.strip()) for line in ran.out.splitlines()]
     for ours, theirs in (
         ("refused", "refused"),
