@@ -1,5 +1,5 @@
 """`python -m sipguard`."""
 
-from sipguard.cli.main import main
+from sipguard.cli.entry import main
 
 main()

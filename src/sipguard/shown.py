@@ -28,8 +28,8 @@ def echo(value: object) -> str:
     """A value as an error repeats it: its repr, at most MAX_ECHO characters."""
     try:
         text = repr(value)
-    except ValueError:
-        # Python refuses to spell an integer of more than 4300 digits.
+    except (ValueError, RecursionError):
+        # Python refuses to spell an integer of more than 4300 digits, and what is nested too deeply.
         text = f"an integer of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return cut(shown(text))
 

@@ -180,3 +180,37 @@ def test_standard_output_that_is_closed_cannot_be_asked_for(tmp_path: Path) -> N
     ran = subprocess.run(["sh", "-c", shell, "sh", *command], capture_output=True, timeout=60, check=False)
     assert ran.returncode == 2
     assert ran.stderr == b"error: --ticks = '-': allowed is a standard output that is open\n"
+
+
+def test_an_error_that_nobody_can_be_told_is_still_2(tmp_path: Path) -> None:
+    """Standard error on a full disk, or closed."""
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "sipguard", "simulate", "nosuch"], stderr=full, timeout=60, check=False
+        )
+    assert ran.returncode == 2
+    command = f"exec {sys.executable} -m sipguard simulate nosuch 2>&-"
+    assert subprocess.run(["sh", "-c", command], timeout=60, check=False).returncode == 2
+
+
+def test_without_standard_error_the_work_is_done(tmp_path: Path) -> None:
+    command = f"exec {sys.executable} -m sipguard simulate flash-one-second 2>&-"
+    ran = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, timeout=100, check=False)
+    assert ran.returncode == 0
+    assert b"goodput" in ran.stdout
+
+
+@pytest.mark.parametrize("later_s", [0, 0.02, 0.1])
+@pytest.mark.parametrize("arguments", [("simulate", "mass-call"), ("tune", "--scenario", "mass-call")])
+def test_an_interrupt_while_the_commands_libraries_are_loaded(arguments: tuple[str, ...], later_s: float) -> None:
+    """Compiled modules lose a KeyboardInterrupt that comes while they begin: the process ends without one."""
+    command = [sys.executable, "-m", "sipguard", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as ran:
+        maps, until = Path(f"/proc/{ran.pid}/maps"), time.monotonic() + 60
+        while "_multiarray_umath" not in maps.read_text("utf-8"):
+            assert time.monotonic() < until, "numpy is being loaded"
+            time.sleep(0.001)
+        time.sleep(later_s)
+        os.killpg(ran.pid, signal.SIGINT)
+        out, said = ran.communicate(timeout=60)
+    assert (ran.returncode, out, said.replace(b"\n", b"")) == (130, b"", b"")

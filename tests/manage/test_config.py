@@ -379,3 +379,23 @@ def test_whatever_stands_in_a_file_is_settings_or_problems(values: dict[str, obj
     assert problems
     assert {problem.key for problem in problems} <= set(values) | {key.lower() for key in values}
     assert all(" = " in str(problem) and ": allowed is " in str(problem) for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("lc = 1" + "0" * 5000, "a TOML file (Exceeds the limit"),
+        ("x = " + "[" * 100_000, "a TOML file (nested too deeply)"),
+        ("lc = 0x" + "f" * 4000, "an integer 1 … 10000"),
+    ],
+)
+def test_a_file_that_python_itself_stumbles_over_is_told(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(written(tmp_path, text))
+    assert told in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_an_endless_file_is_not_read_to_its_end() -> None:
+    with pytest.raises(SettingsError, match="more than 16777216 bytes"):
+        load_settings(Path("/dev/zero"))

@@ -16,9 +16,10 @@ import typer
 
 from sipguard import __version__
 from sipguard.cli import check, demo, params, replay, run, say, simulate, status, tune
+from sipguard.cli.loading import INTERRUPTED
 from sipguard.manage.config import SettingsError
 
-CANNOT, INTERRUPTED, READER_GONE = 2, 130, 141
+CANNOT, READER_GONE = 2, 141
 
 app = typer.Typer(
     name="sipguard",
@@ -51,7 +52,7 @@ for _command in (run, demo, check, params, replay, simulate, tune, status):
 
 
 def main() -> None:
-    """The entry point: every command ends in the same way, without a traceback."""
+    """Run a command: every one ends in the same way, without a traceback."""
     code = _run()
     try:
         # What is still in the buffer is asked for too; None where there is no standard output at all.
@@ -71,8 +72,10 @@ def _run() -> int:
     try:
         app()
     except SettingsError as error:
-        for problem in error.problems:
-            say.error(str(problem))
+        # Also where nobody can be told.
+        with contextlib.suppress(OSError):
+            for problem in error.problems:
+                say.error(str(problem))
         return CANNOT
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -138,7 +138,7 @@ def replay(
     until_ns, conditions = asked.until(until), asked.conditions(fail_if or [])
     asked.check_files(files, outputs)
     fed = _run(files, settings, reading, until_ns, outputs)
-    code = _tell(fed, outputs, conditions, settings[0])
+    code = _tell(fed, outputs, conditions, settings)
     if code:
         raise typer.Exit(code)
 
@@ -233,15 +233,11 @@ def _unwritable(key: str, name: str, error: OSError) -> SettingsError:
 # -- the result --------------------------------------------------------------------------------------------------------
 
 
-def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition], settings: Settings) -> int:
+def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition], settings: Sequence[Settings]) -> int:
     """Everything that is told at the end; the exit code."""
     from sipguard.lab.outcome import metrics_of
 
-    remarks = _remarks(fed)
-    if settings.transactions == "one_verdict":
-        remarks.append(
-            "transactions = one_verdict: replay judges each copy by the state it meets; a guard with it would not"
-        )
+    remarks = _remarks(fed, settings, rows=outputs.ticks is not None or outputs.verdicts is not None)
     for text in (*fed.damages, *remarks):
         say.warning(text)
     try:
@@ -259,11 +255,23 @@ def _tell(fed: Fed, outputs: asked.Outputs, conditions: Sequence[Condition], set
     return code
 
 
-def _remarks(fed: Fed) -> list[str]:
-    """What is no damage and still to be known: that nothing was judged."""
-    if fed.study.main.requests:
-        return []
-    return [f"no SIP request in {', '.join(_some(fed.about['inputs']))}: {fed.instead}"]
+def _remarks(fed: Fed, settings: Sequence[Settings], *, rows: bool) -> list[str]:
+    """What is no damage and still to be known: that nothing was judged, or otherwise than a guard would have."""
+    found = (
+        [] if fed.study.main.requests else [f"no SIP request in {', '.join(_some(fed.about['inputs']))}: {fed.instead}"]
+    )
+    if not rows:
+        # Each once, in the order of the sets. Whoever asked for rows compares them with the formula itself.
+        found += dict.fromkeys(text for each in settings for text in each.parameters.warnings())
+    if settings[0].transactions == "one_verdict":
+        found.append(
+            "transactions = one_verdict: replay judges each copy by the state it meets; a guard with it would not"
+        )
+    if settings[0].stream_drop == "reject":
+        found.append(
+            "stream_drop = reject: what came on a stream and is told as dropped here, a guard with it answers 503"
+        )
+    return found
 
 
 def _leave(fed: Fed, outputs: asked.Outputs, remarks: Sequence[str]) -> bool:

@@ -46,7 +46,11 @@ def write_whole(name: str, content: bytes) -> None:
     place = path.resolve()
     if path.exists() and not (path.is_file() and os.access(place.parent, os.W_OK | os.X_OK)):
         # A pipe or a device, or a file that may be written where none may be made.
-        path.write_bytes(content)
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            error.filename = name
+            raise
         return
     beside = place.with_name(f".sipguard-{secrets.token_hex(8)}")
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sipguard.cli import options, results, say
+from sipguard.cli.loading import loading
 from sipguard.cli.steps import Told, steps
 from sipguard.manage.config import Problem, SettingsError
 
@@ -68,8 +69,9 @@ def simulate(
         "drop_methods": options.names(drop_methods),
     }
     try:
-        from sipguard.lab.sim import compare as side_by_side
-        from sipguard.lab.sim import scenario_file
+        with loading():
+            from sipguard.lab.sim import compare as side_by_side
+            from sipguard.lab.sim import scenario_file
     except ModuleNotFoundError as error:
         if error.name != "numpy":
             raise
@@ -83,19 +85,21 @@ def simulate(
             raise SettingsError((Problem("scenario", None, "a name (--list shows them) or a TOML file"),))
         storm = scenario_file.with_law(scenario_file.load(scenario), law)
         names = [side_by_side.policy_of(storm)] if compare is None else side_by_side.policies(compare)
+    if storm.guard is not None and any(name != side_by_side.NO_GUARD for name in names):
+        for text in storm.guard.parameters.warnings():
+            say.warning(text)
     if out is not None:
         results.make_directory(out, [f"{storm.name}.{kind}" for kind in KINDS])
     with steps("virtual seconds") as told:
         variants = side_by_side.compare(storm, names, seed, _counted(names, storm.duration_s, told))
-    written = [] if out is None else _write(out, storm, variants, seed)
-    if as_json:
-        from sipguard.lab.sim.document import document
-
-        typer.echo(json.dumps(document(storm, variants, seed)))
-        return
-    _print_table(storm, variants, seed)
-    for path in written:
-        typer.echo(str(path))
+    written: list[Path] = []
+    try:
+        # First what was asked for by name: the table's reader may go away. A full disk costs no table.
+        written = [] if out is None else _write(out, storm, variants, seed)
+    finally:
+        _tell(storm, variants, seed, as_json=as_json)
+        for path in written if not as_json else ():
+            typer.echo(str(path))
 
 
 @contextmanager
@@ -141,6 +145,15 @@ def _write(out: Path, scenario: Scenario, variants: list[Variant], seed: int) ->
     return written
 
 
+def _tell(scenario: Scenario, variants: list[Variant], seed: int, *, as_json: bool) -> None:
+    if not as_json:
+        _print_table(scenario, variants, seed)
+        return
+    from sipguard.lab.sim.document import document
+
+    typer.echo(json.dumps(document(scenario, variants, seed)))
+
+
 def _print_list() -> None:
     from rich.console import Console
     from rich.table import Table
@@ -158,14 +171,15 @@ def _print_list() -> None:
 def _print_table(scenario: Scenario, variants: list[Variant], seed: int) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from sipguard.lab.sim.report import caption, cells
 
-    table = Table("", *(variant.policy for variant in variants), title=scenario.title, title_justify="left")
+    table = Table("", *(variant.policy for variant in variants), title=Text(scenario.title), title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
     for row in cells(variants):
         table.add_row(*row)
-    console = Console()
+    console = Console(markup=False, emoji=False)
     console.print(table)
-    console.print(caption(scenario, seed), highlight=False)
+    console.print(caption(scenario, variants, seed), highlight=False)

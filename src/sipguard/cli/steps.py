@@ -21,7 +21,7 @@ Told = Callable[[float, float], None]
 @contextmanager
 def steps(label: str) -> Iterator[Told]:
     """Progress on standard error while it lasts."""
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         with _bar(label) as told:
             yield told
     else:

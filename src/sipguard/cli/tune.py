@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from sipguard.cli import options, replay_asked, results, say
+from sipguard.cli.loading import loading
 from sipguard.cli.steps import steps
 from sipguard.manage.config import Problem, Settings, SettingsError, load_settings
 from sipguard.shown import cut, shown
@@ -102,8 +103,12 @@ def tune(
     settings = load_settings(None, {**law, "shed": shed, **methods})
     pinned = {key.upper(): value for key, value in law.items() if value is not None}
     pinned |= {"shed": shed} if shed is not None else {}
+    for text in settings.parameters.warnings():
+        say.warning(text)
     with _needs():
+        _load(dask)
         asked = _checked(capture, scenario, capacity, objective)
+        _fitting(capture, {"ports": ports, "to": to, "at-guard": at_guard or None}, jobs if dask is not None else None)
         if out is not None:
             results.make_directory(out, OUTPUTS)
         if capture:
@@ -143,6 +148,32 @@ def _checked(capture: Sequence[str] | None, scenario: str | None, capacity: str 
     return _Asked(value, Objective(objective))
 
 
+def _fitting(capture: Sequence[str] | None, of_captures: Mapping[str, object], jobs: int | None) -> None:
+    """Flags that would do nothing beside the others are mistakes. jobs: as given together with --dask."""
+    problems = []
+    if not capture:
+        allowed = "given with --capture: a scenario has no packets"
+        problems = [Problem(key, value, allowed, by_flag=True) for key, value in of_captures.items() if value]
+    elif capture.count("-") > 1:
+        problems.append(Problem("capture", "-", "standard input once", by_flag=True))
+    if jobs is not None:
+        problems.append(Problem("jobs", jobs, "given without --dask: the cluster's workers do the work", by_flag=True))
+    if problems:
+        raise SettingsError(tuple(problems))
+
+
+def _load(dask: str | None) -> None:
+    """What the search needs, before anything is begun: it may be missing, and an interrupt is simple here."""
+    with loading():
+        import optuna  # noqa: F401
+
+        import sipguard.lab.sim.engine
+        import sipguard.lab.tune.tune  # noqa: F401
+
+        if dask is not None:
+            import distributed  # noqa: F401
+
+
 def _scenarios() -> str:
     from sipguard.lab.sim.scenario_file import shipped
 
@@ -172,7 +203,7 @@ def _capture_load(files: Sequence[str], settings: Settings, reading: CaptureOpti
         sizes = [each.size for each in inputs]
         with progress(None if None in sizes else sum(filter(None, sizes)), "reading") as on_read:
             fed = feed(inputs, make, reading, None, on_read)
-        recording = recorders[0].recording()
+        recording = recorders[0].recording(fed.instead)
     except OSError as error:
         allowed = f"files that can be read ({error.strerror})"
         raise SettingsError((Problem("capture", error.filename or files[0], allowed, by_flag=True),)) from None
@@ -213,8 +244,6 @@ def _search(
     jobs: int | None,
     dask: str | None,
 ) -> Advice:
-    import optuna  # noqa: F401  before any process is begun: it may be missing
-
     from sipguard.lab.tune.cluster import ClusterError
     from sipguard.lab.tune.tune import tune as search
 

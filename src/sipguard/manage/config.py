@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +17,7 @@ from sipguard.manage.headers import method_name
 from sipguard.manage.problem import Problem
 from sipguard.manage.settings import BOOL_FORM, METHODS_FORM, Allowed, RetryAfter, Settings
 from sipguard.manage.warnings import warnings
+from sipguard.toml import TomlError, read_toml
 
 __all__ = [
     "KEYS",
@@ -78,11 +78,10 @@ def load_settings(toml_path: Path | str | None = None, flags: Mapping[str, objec
 
 def _read(path: Path, problems: list[Problem]) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
+        return read_toml(path)
     except OSError as error:
         problems.append(Problem("config", str(path), f"a file that can be read ({error.strerror})", by_flag=True))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except TomlError as error:
         problems.append(Problem("config", str(path), f"a TOML file ({error})", by_flag=True))
     return {}
 

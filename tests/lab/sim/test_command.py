@@ -78,6 +78,39 @@ def test_json_flags_and_seeds(small: Path) -> None:
     assert first.out.replace('"seed": 3', "") != other.out.replace('"seed": 4', "")
 
 
+def test_a_title_is_text(small: Path) -> None:
+    """What looks like orders to the printer is printed."""
+    title = "a [/red] [bold]b[/bold] :smile:"
+    small.write_text(SMALL.replace('"Small"', f'"{title}"'), encoding="utf-8")
+    ran = sipguard("simulate", small)
+    assert (ran.code, ran.err) == (0, "")
+    assert title in " ".join(ran.out.split())
+
+
+def test_without_a_guard_there_is_no_law_to_tell(small: Path) -> None:
+    ran = sipguard("simulate", small, "--compare", "none", "--lc", "5", "--tr", "600")
+    assert (ran.code, ran.err) == (0, "")
+    assert "LC" not in ran.out
+    told = json.loads(sipguard("simulate", small, "--compare", "none", "--json").out)
+    assert told["parameters"] is None
+
+
+def test_a_period_that_reads_low_is_told(small: Path) -> None:
+    """SPEC P4."""
+    ran = sipguard("simulate", small, "--tr", "600")
+    assert ran.code == 0
+    assert ran.err.startswith("warning: TR = 600: 1000 div TR is 1, so RPS reads 40 % low")
+
+
+def test_a_full_disk_costs_no_table(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "small.json").symlink_to("/dev/full")
+    ran = sipguard("simulate", small, "--out", tmp_path / "out")
+    assert ran.code == 2
+    assert ran.err == f"error: {tmp_path / 'out' / 'small.json'}: No space left on device\n"
+    assert "goodput" in ran.out
+
+
 def test_the_list() -> None:
     ran = sipguard("simulate", "--list")
     assert ran.code == 0

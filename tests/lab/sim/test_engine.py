@@ -263,3 +263,20 @@ def test_a_long_run_keeps_no_old_requests() -> None:
     table = simulation._table
     assert table.next > 59_000
     assert len(table.outcome) <= 16_384
+
+
+def test_a_server_that_dies_again_while_it_is_away_was_not_at_work() -> None:
+    """Twice, of 20 s in all 11 away: at work for no more than the other 9, and back when the later restart says."""
+    restarts = (Restart("server", "a", 4.0, 10.0), Restart("server", "a", 10.0, 5.0))
+    ran = run(steady(50), duration_s=20.0, servers=(server(100, service="fixed"),), restarts=restarts)
+    busy_s = ran.sites[0].server.busy_by(20 * 10**9) / 1e9
+    # At 50/s half of its time, and copies of what came meanwhile.
+    assert (20 - 11) * 0.5 - 0.2 < busy_s < 20 - 11
+    assert total(ran, Count.SERVED) >= 50 * 8
+
+
+def test_services_longer_than_any_run_are_just_never_over() -> None:
+    spec = server(0.01, costs={"MESSAGE": 1000.0}, thrash=100.0, queue=1_000_000)
+    ran = run(steady(2000), duration_s=10.0, servers=(spec,))
+    assert total(ran, Count.SERVED) == 0
+    assert 0 <= ran.sites[0].server.busy_by(10 * 10**9) <= 10 * 10**9

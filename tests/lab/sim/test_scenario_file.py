@@ -195,7 +195,7 @@ def test_all_problems_at_once() -> None:
             "callers[0].spaceing",
         ]
     )
-    assert "duration_s = -1: allowed is a number above 0, at most 86400 (s)" in told
+    assert "duration_s = -1: allowed is a number 1 … 86400 (s)" in told
     assert "guard.lc = 0: allowed is an integer 1 … 10000 (requests/s)" in told
     assert any("callers[0].spaceing = 'even'" in text and "(nearest: spacing)" in text for text in told)
     assert any(text.startswith("colour = 'red': allowed is one of the keys title, about") for text in told)
@@ -263,3 +263,42 @@ def test_flags_win_over_the_scenario() -> None:
     with pytest.raises(ScenarioError) as told:
         with_law(scenario, {"lc": 0, "shed": "half"})
     assert [problem.key for problem in told.value.problems] == ["shed", "lc"]
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("duration_s = 1" + "0" * 400, "duration_s"),
+        ("duration_s = 0x" + "f" * 4000, "duration_s"),
+        ("duration_s = nan", "duration_s"),
+        ("duration_s = inf", "duration_s"),
+        ("duration_s = 0.5", "duration_s"),
+        ("duration_s = 1" + "0" * 5000, "scenario"),
+        ("x = " + "[" * 100_000, "scenario"),
+        ("x" + ".x" * 3000 + " = 1", "x"),
+    ],
+)
+def test_numbers_and_depths_beyond_all_reason_are_told(tmp_path: Path, line: str, key: str) -> None:
+    """Python itself refuses some of these with errors of its own: here each is a line with its key."""
+    path = tmp_path / "big.toml"
+    path.write_text(line + "\n" + WHOLE.replace("duration_s = 60\n", ""), encoding="utf-8")
+    with pytest.raises(ScenarioError) as told:
+        load(str(path))
+    assert any(problem.key == key and len(str(problem)) < 500 for problem in told.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"servers": [{"name": "a", "capacity": 1e-12}]}, "servers[0].capacity = 1e-12: allowed is a number 0.01"),
+        (
+            {"callers": [{"name": "c", "rate": 1, "patience_s": 0.0001}]},
+            "patience_s = 0.0001: allowed is a number 0.001",
+        ),
+        ({"callers": [{"name": f"c{k}", "rate": 1} for k in range(20_000)]}, "at most 100 servers and 100 populations"),
+        ({"callers": [{"name": f"c{k}", "rate": 90_000} for k in range(3)]}, "at most 200000 requests/s in all"),
+        ({"endpoints": [{"name": f"e{k}", "count": 900_000} for k in range(3)]}, "at most 2000000 devices in all"),
+    ],
+)
+def test_what_would_need_more_than_a_machine_has_is_refused(changes: dict[str, Any], told: str) -> None:
+    assert any(told in problem for problem in problems_of(whole(**changes)))

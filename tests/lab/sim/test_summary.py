@@ -140,3 +140,11 @@ def test_the_table_has_a_cell_for_each_policy() -> None:
     assert {len(row) for row in rows} == {4}
     assert {row[0]: row[2] for row in rows}["time to detect"] == "0.2 s"
     assert {row[0]: row[1] for row in rows}["time to detect"] == "–"
+
+
+def test_what_is_shed_before_the_storm_is_told() -> None:
+    """A guard that sheds already detects nothing at the storm's begin; how much it shed for nothing stands beside it."""
+    calm = compare(step(), ["all"], 1)[0].summary
+    assert calm.early == 0
+    eager = compare(step(guard=guard(LC=10, LCPS=10_000, LCDM="denial_only", TR=200, LRC=5)), ["all"], 1)[0].summary
+    assert eager.early == pytest.approx(9.8 * 20, abs=25)

@@ -119,6 +119,15 @@ def test_own_method_sets_are_kept_in_the_configuration(capture: Path, tmp_path: 
         (("--capture", "x.csv", "--capacity", "1e3"), ["--capacity = '1e3'"]),
         (("--capture", "x.csv", "--capacity", "9", "--objective", "joy"), ["--objective = 'joy'", "goodput, refused"]),
         (("--scenario", "ramp", "--lc", "0", "--shed", "some"), ["--lc = 0", "1 … 10000", "--shed = 'some'"]),
+        (
+            ("--scenario", "ramp", "--ports", "5060", "--to", "192.0.2.1", "--at-guard"),
+            ["--ports = ['5060']: allowed is given with --capture", "--to = ['192.0.2.1']", "--at-guard = True"],
+        ),
+        (("--capture", "-", "--capture", "-", "--capacity", "9"), ["--capture = '-': allowed is standard input once"]),
+        (
+            ("--scenario", "ramp", "--jobs", "2", "--dask", "tcp://127.0.0.1:1"),
+            ["--jobs = 2: allowed is given without"],
+        ),
         (("--scenario", "no-such"), ["no-such", "mass-call"]),
         (("--capture", "/no/such.pcap", "--capacity", "9"), ["/no/such.pcap", "No such file"]),
     ],
@@ -136,7 +145,7 @@ def test_a_capture_without_requests(tmp_path: Path) -> None:
     path.write_text("time_ms,method\n", encoding="utf-8")
     ran = sipguard("tune", "--capture", path, "--capacity", "100")
     assert ran.code == 2
-    assert ran.err == f"error: {path}: no SIP request in the input: allowed is at least one\n"
+    assert ran.err == f"error: {path}: no SIP request in the input (empty): allowed is at least one\n"
 
 
 @pytest.mark.parametrize(("package", "extra"), [("optuna", "tune"), ("distributed", "tune"), ("numpy", "lab")])
@@ -217,7 +226,7 @@ def until(wanted: Callable[[], bool], what: str, within_s: float = 30) -> None:
 @pytest.mark.parametrize(
     # 2: the first process that belongs to the pool is on its way; 4: itself, the tracker of resources and both workers.
     ("processes", "later_s"),
-    [(1, 0.5), (2, 0), (3, 0), (4, 0), (4, 1.0)],
+    [(1, 1.0), (2, 0), (3, 0), (4, 0), (4, 1.0)],
 )
 def test_an_interrupt_ends_it_and_every_process_of_it(
     tmp_path: Path, processes: int, later_s: float, to_all: bool

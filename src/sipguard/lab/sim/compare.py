@@ -12,8 +12,9 @@ from sipguard.lab.sim.problem import Problem, ScenarioError
 from sipguard.lab.sim.scenario import Guard, Scenario
 from sipguard.lab.sim.summary import Summary, summarise
 
+NO_GUARD = "none"
 #: none: no guard at all; all, excess: the guard with that shed.
-POLICIES = ("none", "all", "excess")
+POLICIES = (NO_GUARD, "all", "excess")
 POLICIES_FORM = "none, all and excess, with commas, each once"
 
 
@@ -23,6 +24,11 @@ class Variant(NamedTuple):
     policy: str
     run: Run
     summary: Summary
+
+    @property
+    def guarded(self) -> bool:
+        """Whether this run had a guard, and so states."""
+        return self.run.scenario.guard is not None
 
 
 def policies(text: str) -> list[str]:
@@ -35,12 +41,12 @@ def policies(text: str) -> list[str]:
 
 def policy_of(scenario: Scenario) -> str:
     """The name of the policy a scenario has."""
-    return "none" if scenario.guard is None else scenario.guard.policy.shed
+    return NO_GUARD if scenario.guard is None else scenario.guard.policy.shed
 
 
 def under(scenario: Scenario, policy: str) -> Scenario:
     """The scenario under one of `POLICIES`; its parameters stay."""
-    if policy == "none":
+    if policy == NO_GUARD:
         return replace(scenario, guard=None)
     old = scenario.guard
     assert old is not None

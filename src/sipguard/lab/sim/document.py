@@ -37,7 +37,7 @@ def document(scenario: Scenario, variants: list[Variant], seed: int) -> dict[str
         "duration_s": scenario.duration_s,
         "storm_s": [scenario.storm_begins_s, scenario.storm_ends_s],
         "capacity": scenario.capacity,
-        "parameters": None if guard is None else guard.parameters.as_dict(),
+        "parameters": guard.parameters.as_dict() if guard and any(each.guarded for each in variants) else None,
         "policies": {variant.policy: _variant(variant) for variant in variants},
     }
 

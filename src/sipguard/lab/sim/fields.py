@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import pairwise
@@ -28,9 +27,10 @@ def number(low: float, high: float, unit: str, *, above: bool = False, required:
     """A number from low (above: beyond it) to high."""
 
     def parse(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        # Written so that nan, which is in no range, is refused.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise ValueError
-        if not low <= value <= high or (above and value == low):
+        if above and value == low:
             raise ValueError
         return float(value)
 

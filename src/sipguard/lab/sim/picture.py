@@ -74,18 +74,15 @@ def _draw_ribbon(ribbon: Axes, variant: Variant, scenario: Scenario) -> None:
     edges_s = [0.0, *(change.time_ns / _SECOND_NS for change in changes), scenario.duration_s]
     states = [State.NORMAL, *(change.after for change in changes)]
     for state, (start_s, end_s) in zip(states, pairwise(edges_s), strict=True):
-        color = _STATES[state] if _has_guard(variant) else "#e6e9ec"
+        color = _STATES[state] if variant.guarded else "#e6e9ec"
         ribbon.axvspan(start_s, end_s, color=color, linewidth=0)
     ribbon.set_yticks([])
     ribbon.tick_params(bottom=False, labelbottom=False)
-    ribbon.set_title(_MEANS[variant.policy], loc="left", fontsize=10, fontweight="bold", color=_INK)
+    servers = scenario.servers
+    first = f" (states: before {servers[0].name})" if variant.guarded and len(servers) > 1 else ""
+    ribbon.set_title(_MEANS[variant.policy] + first, loc="left", fontsize=10, fontweight="bold", color=_INK)
     for side in ("top", "right", "left", "bottom"):
         ribbon.spines[side].set_visible(False)
-
-
-def _has_guard(variant: Variant) -> bool:
-    """Whether this run had a guard, and so states."""
-    return variant.run.scenario.guard is not None
 
 
 def _draw_rates(rates: Axes, variant: Variant) -> None:
@@ -99,7 +96,7 @@ def _draw_rates(rates: Axes, variant: Variant) -> None:
     )
     for label, color, count in layers:
         upper = base + per_second(bins[count])
-        if _has_guard(variant) or count is Count.ALLOWED:
+        if variant.guarded or count is Count.ALLOWED:
             rates.fill_between(
                 times_s, _closed(base), _closed(upper), step="post", color=color, alpha=0.85, linewidth=0, label=label
             )

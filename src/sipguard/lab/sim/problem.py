@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: A refused value is shown in at most so many characters.
-MAX_SHOWN = 80
+from sipguard.shown import cut, echo, shown
 
 
 class Problem(NamedTuple):
@@ -16,9 +15,7 @@ class Problem(NamedTuple):
     allowed: str
 
     def __str__(self) -> str:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 1] + "…"
-        return f"{self.key} = {shown}: allowed is {self.allowed}"
+        return f"{cut(shown(self.key))} = {echo(self.value)}: allowed is {self.allowed}"
 
 
 class ScenarioError(ValueError):

@@ -42,6 +42,7 @@ ROWS: tuple[Row, ...] = (
     ("attempts timed out", lambda s: _count(s.timed_out)),
     ("given up for good", lambda s: _count(s.given_up)),
     ("servers at work", lambda s: f"{100 * s.capacity_used:.1f} %"),
+    ("shed before the storm", lambda s: _count(s.early)),
     ("time to detect", lambda s: _seconds(s.detect_s)),
     ("time to recover", lambda s: _seconds(s.recover_s)),
     ("oscillations", lambda s: _count(s.oscillations)),
@@ -53,10 +54,10 @@ def cells(variants: list[Variant]) -> list[list[str]]:
     return [[label, *(text(variant.summary) for variant in variants)] for label, text in ROWS]
 
 
-def caption(scenario: Scenario, seed: int) -> str:
-    """The settings in one line."""
+def caption(scenario: Scenario, variants: list[Variant], seed: int) -> str:
+    """The settings in one line; the law's where there is a guard."""
     parts = [f"{scenario.duration_s:g} s", f"capacity {scenario.capacity:g}/s", f"seed {seed}"]
-    if scenario.guard is not None:
+    if scenario.guard is not None and any(variant.guarded for variant in variants):
         parts += [f"{name} {value}" for name, value in scenario.guard.parameters.as_dict().items()]
     return ", ".join(parts)
 
@@ -71,7 +72,7 @@ def html(scenario: Scenario, variants: list[Variant], seed: int, png: bytes | No
     return _PAGE.format(
         title=escape(scenario.title),
         about=escape(scenario.about),
-        caption=escape(caption(scenario, seed)),
+        caption=escape(caption(scenario, variants, seed)),
         head=head,
         body=body,
         picture=picture,

@@ -25,14 +25,18 @@ from sipguard.lab.sim.scenario import (
     Scenario,
     Server,
 )
+from sipguard.toml import TomlError, read_toml
 
 _PLACES = resources.files("sipguard.lab") / "scenarios"
 _SENT = tuple(method for method in METHODS if method not in ("ACK", "BYE"))
 
+#: What a run may hold in memory: what was begun in 32 s, and every device.
+MAX_PARTS, MAX_DEVICES, MAX_RATE = 100, 2_000_000, 200_000
+
 _TOP = {
     "title": f.text("a title", required=True),
     "about": f.text("what it shows, in a sentence or two", required=True),
-    "duration_s": f.number(0, 86_400, "s", above=True, required=True),
+    "duration_s": f.number(1, 86_400, "s", required=True),
 }
 _TABLES = ("storm", "network", "guard")
 _LISTS = ("servers", "callers", "endpoints", "floods", "restarts")
@@ -53,7 +57,7 @@ _GUARD_OWN = {
 }
 _SERVER = {
     "name": f.text("a name", required=True),
-    "capacity": f.number(0, 1e6, "requests of cost 1 per second", above=True, required=True),
+    "capacity": f.number(0.01, 1e6, "requests of cost 1 per second", required=True),
     "queue": f.integer(1, 1_000_000, "requests"),
     "service": f.choice("exponential", "fixed"),
     "full": f.choice("drop", "refuse"),
@@ -71,7 +75,7 @@ _CALLERS = {
     "transport": f.choice("udp", "tcp"),
     "answer_s": f.number(0, 600, "s, mean"),
     "talk_s": f.number(0, 86_400, "s, mean; 0: no ACK and no BYE"),
-    "patience_s": f.number(0, 600, "s", above=True),
+    "patience_s": f.number(0.001, 600, "s"),
     "redial_probability": f.number(0, 1, "of those who failed"),
     "redial_s": f.span(0, 3600, "s"),
     "attempts": f.integer(1, 1000, "tries in all"),
@@ -119,12 +123,11 @@ def load(name_or_path: str) -> Scenario:
         allowed = f"a path to a .toml file or one of {', '.join(shipped())}"
         raise ScenarioError((Problem("scenario", name_or_path, allowed),))
     try:
-        text = path.read_text("utf-8") if by_path else (_PLACES / f"{name_or_path}.toml").read_text("utf-8")
-        document = tomllib.loads(text)
+        document = read_toml(path) if by_path else tomllib.loads((_PLACES / f"{name_or_path}.toml").read_text("utf-8"))
     except OSError as error:
         allowed = f"a file that can be read ({error.strerror})"
         raise ScenarioError((Problem("scenario", name_or_path, allowed),)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except TomlError as error:
         raise ScenarioError((Problem("scenario", name_or_path, f"a TOML file ({error})"),)) from None
     return parse(document, path.stem if by_path else name_or_path)
 
@@ -283,8 +286,16 @@ def _check_whole(
         problems.append(Problem("servers", None, "at least one table [[servers]]"))
     if not any(document.get(key) for key in ("callers", "endpoints", "floods")):
         problems.append(Problem("callers", None, "at least one table [[callers]], [[endpoints]] or [[floods]]"))
-    if len(servers) > 100 or len(populations) > 100:
-        problems.append(Problem("servers", len(servers), "at most 100 servers and 100 populations"))
+    if len(servers) > MAX_PARTS or len(populations) > MAX_PARTS:
+        given = f"{len(servers)} servers and {len(populations)} populations"
+        problems.append(Problem("servers", given, f"at most {MAX_PARTS} servers and {MAX_PARTS} populations"))
+        return
+    devices = sum(each.count for each in populations if isinstance(each, Endpoints))
+    if devices > MAX_DEVICES:
+        problems.append(Problem("endpoints.count", devices, f"at most {MAX_DEVICES} devices in all"))
+    peak = sum(max(level for _, level in each.rate.points) for each in populations if not isinstance(each, Endpoints))
+    if peak > MAX_RATE:
+        problems.append(Problem("callers.rate", peak, f"at most {MAX_RATE} requests/s in all, at the peaks"))
     for key, names in (("servers", [s.name for s in servers]), ("callers", [p.name for p in populations])):
         twice = sorted({name for name in names if names.count(name) > 1})
         problems += [Problem(f"{key}.name", name, "a name of its own") for name in twice]

@@ -14,6 +14,8 @@ _SECOND_NS = 1_000_000_000
 #: A request the queue had no room for.
 OVERFLOW = -1
 _NEVER = 1 << 62
+#: No service is longer: no run lasts that long (ten days).
+_LONGEST_NS = 864_000 * _SECOND_NS
 
 
 class Server:
@@ -55,7 +57,8 @@ class Server:
             work *= self._random.standard_exponential(len(costs))
         if int(times_ns[0]) < self._slow_until_ns:
             work[times_ns < self._slow_until_ns] *= self._slow
-        leaves = np.array(self._queue(times_ns.tolist(), np.maximum(1, work).astype(np.int64).tolist()), np.int64)
+        work = np.clip(work, 1, _LONGEST_NS)
+        leaves = _as_times(self._queue(times_ns.tolist(), work.astype(np.int64).tolist()))
         taken = leaves != OVERFLOW
         self._leaving.append((leaves[taken], ids[taken]))
         return leaves
@@ -80,8 +83,9 @@ class Server:
 
     def crash(self, now_ns: int, restart: scenario.Restart) -> Ints:
         """It dies now and is away for a while; the ids of the requests lost in it."""
-        self.busy_ns -= max(0, self._free_ns - now_ns)
-        self._up_ns = self._free_ns = now_ns + int(restart.away_s * _SECOND_NS)
+        # It may die again while it is away: then it was not at work, and is back when the later restart is.
+        self.busy_ns = self.busy_by(now_ns)
+        self._up_ns = self._free_ns = max(self._up_ns, now_ns + int(restart.away_s * _SECOND_NS))
         self._slow, self._slow_until_ns = restart.slow, self._up_ns + int(restart.slow_s * _SECOND_NS)
         self.life += 1
         self._inside.clear()
@@ -141,3 +145,11 @@ class Server:
         self.busy_ns += busy_ns
         self.accepted += len(leaves) - leaves.count(OVERFLOW)
         return leaves
+
+
+def _as_times(times_ns: list[int]) -> Ints:
+    """As an array; what a long queue before a slow server puts beyond all counting is never."""
+    try:
+        return np.array(times_ns, np.int64)
+    except OverflowError:
+        return np.array([min(time_ns, _NEVER) for time_ns in times_ns], np.int64)

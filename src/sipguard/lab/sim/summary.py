@@ -30,7 +30,8 @@ class Summary:
     the answer, of those served (waiting for a redial apart); None when nobody was. offered, offered_peak (in one second),
     refused, dropped, overflow: messages at the guards, copies included. retransmissions: share of copies in what was
     offered. wasted: answers of servers that came when the client had given up
-    or had a 503 for another copy. timed_out: attempts without an answer. detect_s: from
+    or had a 503 for another copy. timed_out: attempts without an answer. early: requests refused or dropped before the
+    storm began. detect_s: from
     the storm's begin to the guard's first refusal or change of state; None: never, or no guard. recover_s: from the
     storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state; None: not in this
     run, or a storm without end. oscillations: how often the guard left normal again.
@@ -52,6 +53,7 @@ class Summary:
     retransmissions: float
     wasted: int
     timed_out: int
+    early: int
     detect_s: float | None
     recover_s: float | None
     oscillations: int
@@ -89,6 +91,7 @@ def summarise(run: Run) -> Summary:
         retransmissions=totals[Count.COPIES] / offered if offered else 0.0,
         wasted=totals[Count.LATE],
         timed_out=totals[Count.TIMED_OUT],
+        early=int((bins[Count.REJECTED] + bins[Count.DROPPED])[:begin].sum()),
         detect_s=_detect_s(scenario, bins, changes),
         recover_s=_recover_s(run, bins),
         oscillations=max(0, max((_departures(of_server) for of_server in run.changes), default=0) - 1),

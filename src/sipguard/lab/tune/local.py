@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 from types import TracebackType
 
 from sipguard.lab.tune.figures import Candidate, Figures, Load
+from sipguard.lab.tune.interrupts import interrupts_wait
 
 _load: Load | None = None
 
@@ -61,31 +60,11 @@ class LocalBench:
 
     def _begun(self, pool: ProcessPoolExecutor, candidates: Sequence[Candidate]) -> list[Future[Figures]]:
         # The pool begins its processes when it gets its first work; interrupted half-way it would never end them.
-        with _no_interrupt():
+        with interrupts_wait():
             others = set() if self._workers else set(multiprocessing.active_children())
             begun = [pool.submit(_try_out, candidate) for candidate in candidates]
             self._workers = self._workers or [each for each in multiprocessing.active_children() if each not in others]
         return begun
-
-
-@contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """An interrupt waits until the end; processes begun meanwhile never hear one: a terminal sends it to all at once."""
-    if current_thread() is not main_thread():
-        # Python tells the main thread alone.
-        yield
-        return
-    heard: list[int] = []
-    # The mask is what the processes inherit. Here it is not enough: threads of libraries hear it and hand it on.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
-        if heard:
-            signal.raise_signal(signal.SIGINT)
 
 
 def _begin(load: Load) -> None:

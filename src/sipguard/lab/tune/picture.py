@@ -30,6 +30,8 @@ def draw(advice: Advice) -> bytes:
     ribbon, rates, tried = figure.subplots(3, 1, height_ratios=(*RUN_HEIGHTS, 9))
     ribbon.sharex(rates)
     paint_run(ribbon, rates, shown.timeline.samples(), changes, recommended.candidate.parameters)
+    law = f"{ribbon.get_title(loc='left')}   shed {recommended.candidate.shed}"
+    ribbon.set_title(law, loc="left", fontsize=9, color="#5a6772")
     _mark_load(rates, load)
     _paint_tried(figure, tried, advice)
     # Without the time and the library's version: the same advice gives the same bytes.
@@ -49,10 +51,11 @@ def _mark_load(rates: Axes, load: Load) -> None:
             load.capacity, color=_CAPACITY, linewidth=1.2, linestyle=":", label=f"capacity {load.capacity:g}/s"
         )
         rates.set_ylim(top=max(rates.get_ylim()[1], load.capacity * 1.12))
-    for begin_s, end_s in load.storms[:MAX_STORMS]:
-        for at_s in (begin_s, end_s):
-            if at_s:
-                rates.axvline(at_s, color=LIMIT, linewidth=0.8, linestyle=(0, (4, 3)))
+    edges_s = [at_s for storm in load.storms[:MAX_STORMS] for at_s in storm if at_s]
+    for number, at_s in enumerate(edges_s):
+        # Once in the legend.
+        label = "a storm begins or ends" if number == 0 else None
+        rates.axvline(at_s, color=LIMIT, linewidth=0.8, linestyle=(0, (4, 3)), label=label)
     rates.legend(loc="upper left", frameon=True, framealpha=0.92, edgecolor="none", fontsize=9)
 
 

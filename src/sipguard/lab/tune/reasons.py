@@ -136,7 +136,7 @@ def _means(name: str, load: Load, chosen: Tried) -> str:
     if name == "LCDM":
         return f"{_MODES[law.LCDM]}."
     if chosen.candidate.shed == "excess":
-        return f"while the level is critical, {law.LC} requests/s go on being let through."
+        return f"while the level is critical, {law.LC} requests/s go on being let through, and beyond them what cannot be shed."
     return "while the level is critical, every sheddable request is refused or dropped, as the source has it."
 
 
@@ -153,6 +153,9 @@ def _patience(law: Parameters) -> str:
 def _period(law: Parameters) -> str:
     in_window = law.LC / law.scale
     told = f"the level is seen every {law.TR} ms; a window at LC holds {in_window:g} requests"
+    if 1000 % law.TR:
+        # The source's integer scale reads low (SPEC P3, P4): LC is met by more than LC requests a second.
+        told += f", {in_window * 1000 / law.TR:.0f} a second"
     if in_window < FEW_IN_WINDOW:
         told += f", so that a single one more is {100 / in_window:.0f} % of LC"
     return f"{told}."

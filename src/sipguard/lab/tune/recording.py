@@ -71,10 +71,10 @@ class Recorder(Study):
         """The input has ended. until_ns: ns since the origin, None: at the last request."""
         self.end_ns = max(self.last_ns, until_ns or 0)
 
-    def recording(self) -> Recording:
-        """What was recorded. Raises RecordingError when there is nothing, or more than a week."""
+    def recording(self, instead: str = "empty") -> Recording:
+        """What was recorded. instead: what else the input had. Raises RecordingError for no request, or over a week."""
         if not self._times_ns:
-            raise RecordingError("no SIP request in the input: allowed is at least one")
+            raise RecordingError(f"no SIP request in the input ({instead}): allowed is at least one")
         if self.end_ns > MAX_DURATION_NS:
             raise _too_long(self.end_ns)
         return Recording(

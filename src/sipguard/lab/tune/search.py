@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sipguard.lab.tune import space
 from sipguard.lab.tune.figures import Candidate, Figures, Load, Tried
+from sipguard.lab.tune.interrupts import interrupts_wait
 
 if TYPE_CHECKING:
     import optuna
@@ -36,7 +37,7 @@ class Log:
     __slots__ = ("_bench", "_expected", "_figures", "_on_progress")
 
     def __init__(self, bench: Bench, expected: int = 0, on_progress: OnProgress | None = None) -> None:
-        """expected: how many there will be at least."""
+        """expected: about how many there will be."""
         self._bench = bench
         self._expected = expected
         self._on_progress = on_progress
@@ -63,7 +64,9 @@ class Log:
 
 def search(load: Load, log: Log, *, trials: int, seed: int, pinned: space.Pinned) -> None:
     """Try so many candidates. Raises ModuleNotFoundError without optuna."""
-    study = _study(seed)
+    # It loads compiled modules, and some of them lose an interrupt that comes while they begin.
+    with interrupts_wait():
+        study = _study(seed)
     drawn = space.distributions(load.capacity, pinned)
     for guess in space.first_guesses(load.capacity, pinned)[:trials]:
         study.enqueue_trial(guess)

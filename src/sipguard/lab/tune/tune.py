@@ -13,6 +13,9 @@ from sipguard.lab.tune.space import Pinned
 #: How often the recommended set moves to a better neighbour.
 MAX_STEPS = 3
 
+#: About so many more sets are tried to round the best one and to say what its neighbours would have done.
+FOR_REASONS = 30
+
 
 def tune(
     load: Load,
@@ -32,7 +35,7 @@ def tune(
     values give the same advice on any bench. Raises ModuleNotFoundError without optuna.
     """
     fixed = pinned or {}
-    log = Log(bench, trials, on_progress)
+    log = Log(bench, trials + FOR_REASONS, on_progress)
     search(load, log, trials=trials, seed=seed, pinned=fixed)
     choice = choose(load, log, objective, fixed)
     told = reasons(load, log, choice)
