@@ -402,3 +402,20 @@ def test_a_block_of_another_kind_cut_at_the_end(tmp_path: Path) -> None:
     path.write_bytes(PCAPNG + block(0x0BAD, bytes(5000))[:-40])
     ran = run(path)
     assert re.fullmatch(rf"warning: {re.escape(str(path))}: offset \d+: cut off within a block, .*\n", ran.err)
+
+
+def test_links_of_either_kind_are_the_file_they_lead_to(tmp_path: Path) -> None:
+    """An output that is the input under another name would destroy it; a circle of links leads nowhere."""
+    (tmp_path / "in.csv").write_bytes(CSV)
+    os.link(tmp_path / "in.csv", tmp_path / "hard.csv")
+    (tmp_path / "soft.csv").symlink_to("in.csv")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("hard.csv", "soft.csv"):
+        ran = sipguard("replay", tmp_path / "in.csv", "--verdicts", tmp_path / name)
+        assert (ran.code, ran.out) == (2, "")
+        assert "allowed is a file of its own" in ran.err
+    assert (tmp_path / "in.csv").read_bytes() == CSV
+    for arguments in ((tmp_path / "loop",), (tmp_path / "in.csv", "--html", tmp_path / "loop")):
+        ran = sipguard("replay", *arguments)
+        assert ran.code == 2
+        assert ran.err.count("\n") == 1

@@ -5,6 +5,7 @@ A flag that is not given is None, so that a file's value, or the default, stands
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -78,6 +79,17 @@ AtGuard = Annotated[
     bool,
     typer.Option("--at-guard", help="Taken at a guard: ACKs to the 503s in it do not count.", rich_help_panel=CAPTURES),
 ]
+
+
+CAPACITY_FORM = "requests per second that the protected servers can do, 1 … 10000, as 800/s or 800"
+_CAPACITY = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(?:/s)?", re.ASCII)
+
+
+def capacity_of(text: str | None) -> float | None:
+    """By CAPACITY_FORM; None for what is none."""
+    found = None if text is None else _CAPACITY.fullmatch(text.strip())
+    value = float(found[1]) if found else 0.0
+    return value if 1 <= value <= 10_000 else None
 
 
 def names(given: Iterable[str] | None) -> list[str] | None:

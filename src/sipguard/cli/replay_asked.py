@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
@@ -151,13 +153,22 @@ def conditions(texts: Iterable[str]) -> list[Condition]:
     return conditions
 
 
+def _identity(name: str) -> object:
+    """What makes two names one file: links of either kind lead to the same."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return os.path.realpath(name)
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else os.path.realpath(name)
+
+
 def check_files(files: Sequence[str], outputs: Outputs) -> None:
     """An output that is an input, or another output, would destroy what it is made from; one that cannot be written would be
     found out at the end of a long reading."""
     problems: list[Problem] = []
-    taken = {Path(name).resolve() for name in files if name != "-"}
+    taken = {_identity(name) for name in files if name != "-"}
     for key, name in outputs._asdict().items():
-        place = None if name is None else Path("-") if name == "-" else Path(name).resolve()
+        place = None if name is None else name if name == "-" else _identity(name)
         if name == "-" and key in ("html", "picture"):
             problems.append(Problem(key, name, "a file name", by_flag=True))
         elif name == "-" and sys.stdout is None:

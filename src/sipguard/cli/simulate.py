@@ -42,6 +42,10 @@ def simulate(
         typer.Option(help="Policies side by side: none, all, excess, with commas.", metavar="POLICIES"),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all random numbers: the same seed, the same run.", min=0)] = 1,
+    capacity: Annotated[
+        str | None,
+        typer.Option(help="What its servers can do together, as 800/s. (default: the scenario's own)", metavar="RATE"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write NAME.png, NAME.html and NAME.json there.", metavar="DIRECTORY")
     ] = None,
@@ -84,6 +88,11 @@ def simulate(
         if scenario is None:
             raise SettingsError((Problem("scenario", None, "a name (--list shows them) or a TOML file"),))
         storm = scenario_file.with_law(scenario_file.load(scenario), law)
+        if capacity is not None:
+            able = options.capacity_of(capacity)
+            if able is None:
+                raise SettingsError((Problem("capacity", capacity, options.CAPACITY_FORM, by_flag=True),))
+            storm = scenario_file.with_capacity(storm, able)
         names = [side_by_side.policy_of(storm)] if compare is None else side_by_side.policies(compare)
     if storm.guard is not None and any(name != side_by_side.NO_GUARD for name in names):
         for text in storm.guard.parameters.warnings():

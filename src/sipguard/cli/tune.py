@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -33,14 +31,12 @@ NEEDS = {
     "optuna": "tune needs optuna: pip install 'sipguard[tune]'",
     "distributed": "--dask needs dask.distributed: pip install 'sipguard[tune]'",
 }
-CAPACITY_FORM = "requests per second that the protected servers can do, 1 … 10000, as 800/s or 800"
 #: Trials where none are asked for: one of a capture costs milliseconds, one of a scenario a whole simulation.
 TRIALS = {"capture": 300, "scenario": 60}
 #: What is written into --out.
 OUTPUTS = ("sipguard.toml", "tune.json", "tune.png")
 MAX_TRIALS, MAX_JOBS = 100_000, 256
 
-_CAPACITY = re.compile(r"([0-9]{1,5}(?:\.[0-9]{1,3})?)(?:/s)?", re.ASCII)
 _LAW = "The law (a value given is kept, not searched for)"
 
 
@@ -137,10 +133,9 @@ def _checked(capture: Sequence[str] | None, scenario: str | None, capacity: str 
     problems: list[Problem] = []
     if capture and scenario is not None:
         problems.append(Problem("scenario", scenario, "--capture or --scenario, not both", by_flag=True))
-    found = None if capacity is None else _CAPACITY.fullmatch(capacity.strip())
-    value = float(found[1]) if found else None
-    if (capacity is not None or capture) and (value is None or not 1 <= value <= 10_000):
-        problems.append(Problem("capacity", capacity, CAPACITY_FORM, by_flag=True))
+    value = options.capacity_of(capacity)
+    if (capacity is not None or capture) and value is None:
+        problems.append(Problem("capacity", capacity, options.CAPACITY_FORM, by_flag=True))
     if objective not in list(Objective):
         problems.append(Problem("objective", objective, "one of " + ", ".join(Objective), by_flag=True))
     if problems:
@@ -217,7 +212,7 @@ def _capture_load(files: Sequence[str], settings: Settings, reading: CaptureOpti
 
 def _scenario_load(name: str, capacity: float | None, methods: Mapping[str, list[str] | None], seed: int) -> Load:
     from sipguard.lab.sim.problem import ScenarioError
-    from sipguard.lab.sim.scenario_file import load, with_law
+    from sipguard.lab.sim.scenario_file import load, with_capacity, with_law
     from sipguard.lab.tune.scenario_load import ScenarioLoad
 
     try:
@@ -225,9 +220,7 @@ def _scenario_load(name: str, capacity: float | None, methods: Mapping[str, list
     except ScenarioError as error:
         raise SettingsError(tuple(Problem(each.key, each.value, each.allowed) for each in error.problems)) from None
     if capacity is not None:
-        # All servers in proportion, so that together they can do so much.
-        servers = (replace(server, capacity=server.capacity * capacity / storm.capacity) for server in storm.servers)
-        storm = replace(storm, servers=tuple(servers))
+        storm = with_capacity(storm, capacity)
     return ScenarioLoad(storm, seed)
 
 

@@ -137,3 +137,12 @@ def test_wrong_usage_is_exit_2_one_line_each(small: Path, tmp_path: Path) -> Non
         (small, "--seed", "-1"),
     ):
         assert sipguard("simulate", *arguments).code == 2
+
+
+def test_another_capacity(small: Path) -> None:
+    """What tune promises for a capacity can be looked at: the same run."""
+    told = json.loads(sipguard("simulate", small, "--capacity", "400/s", "--json").out)
+    assert told["capacity"] == 400
+    ran = sipguard("simulate", small, "--capacity", "0")
+    assert ran.code == 2
+    assert ran.err.startswith("error: --capacity = '0': allowed is requests per second")

@@ -87,8 +87,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(cluster: Any) -> None:
     assert assassin.victim not in after
     assert document(found) == expected
     assert [done for done, _ in told] == [*range(1, len(found.tried) + 1)]
-    assert told[TRIALS - 1] == (TRIALS, TRIALS)
-    assert told[-1] == (len(found.tried), len(found.tried))
+    assert all(total >= max(done, TRIALS) for done, total in told)
 
 
 @pytest.mark.timeout(180)

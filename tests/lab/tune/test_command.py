@@ -145,7 +145,7 @@ def test_a_capture_without_requests(tmp_path: Path) -> None:
     path.write_text("time_ms,method\n", encoding="utf-8")
     ran = sipguard("tune", "--capture", path, "--capacity", "100")
     assert ran.code == 2
-    assert ran.err == f"error: {path}: no SIP request in the input (empty): allowed is at least one\n"
+    assert ran.err == f"error: {path}: no SIP request in the input (no row in it counts any): allowed is at least one\n"
 
 
 @pytest.mark.parametrize(("package", "extra"), [("optuna", "tune"), ("distributed", "tune"), ("numpy", "lab")])
@@ -245,6 +245,12 @@ def test_an_interrupt_ends_it_and_every_process_of_it(
                 os.killpg(ran.pid, signal.SIGKILL)
     assert (ran.returncode, out, err.replace(b"\n", b"")) == (130, b"", b"")
     until(lambda: not session_members(ran.pid), "none left")
+
+
+def test_a_pool_that_grows_later_is_ended_too(capture: Path) -> None:
+    """One candidate begins one process; the reasons' neighbours begin the other."""
+    ran = sipguard("tune", "--capture", capture, "--capacity", "200", "--trials", "1", "--jobs", "2", "--json")
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_who_kills_it_kills_its_workers(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ ROWS: tuple[Row, ...] = (
     ("served for nobody", lambda s: _count(s.wasted)),
     ("attempts timed out", lambda s: _count(s.timed_out)),
     ("given up for good", lambda s: _count(s.given_up)),
+    ("undecided at the end", lambda s: _count(s.pending)),
     ("servers at work", lambda s: f"{100 * s.capacity_used:.1f} %"),
     ("shed before the storm", lambda s: _count(s.early)),
     ("time to detect", lambda s: _seconds(s.detect_s)),

@@ -186,6 +186,12 @@ def with_law(scenario: Scenario, flags: Mapping[str, object]) -> Scenario:
     return replace(scenario, guard=law)
 
 
+def with_capacity(scenario: Scenario, capacity: float) -> Scenario:
+    """All servers in proportion, so that together they can do so much, requests of cost 1 per second."""
+    servers = (replace(server, capacity=server.capacity * capacity / scenario.capacity) for server in scenario.servers)
+    return replace(scenario, servers=tuple(servers))
+
+
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,8 @@ class Summary:
     or had a 503 for another copy. timed_out: attempts without an answer. early: requests refused or dropped before the
     storm began. detect_s: from
     the storm's begin to the guard's first refusal or change of state; None: never, or no guard. recover_s: from the
-    storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state; None: not in this
+    storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state and nothing is turned
+    away for want of room; None: not in this
     run, or a storm without end. oscillations: how often the guard left normal again.
     """
 
@@ -133,12 +134,14 @@ def _recover_s(run: Run, bins: Ints) -> float | None:
     if scenario.storm_ends_s is None:
         return None
     served, wanted = per_second(bins[Count.SERVED]), per_second(bins[Count.WANTED])
+    # A backlog that is served late is no recovery while there is no room for what comes.
+    full = per_second(bins[Count.OVERFLOW])
     normal = _normal_seconds(run, len(served))
     first = ceil(scenario.storm_ends_s)
     recovered: int | None = None
     for second in range(len(served) - RECOVERED_S, first - 1, -1):
         span = slice(second, second + RECOVERED_S)
-        if not normal[span].all() or served[span].sum() < RECOVERED_SHARE * wanted[span].sum():
+        if not normal[span].all() or full[span].any() or served[span].sum() < RECOVERED_SHARE * wanted[span].sum():
             break
         recovered = second
     return None if recovered is None else float(recovered - scenario.storm_ends_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import socket
+import struct
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -56,15 +57,20 @@ class ClusterBench:
         self.close()
 
     def try_all(self, candidates: Sequence[Candidate]) -> Iterator[Figures]:
-        """In the order given. Raises ClusterError when a candidate has taken several workers with it, or they lack sipguard."""
+        """In the order given. Raises ClusterError when a candidate has taken several workers with it, when they lack sipguard,
+        or when the scheduler has gone."""
         from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+        from distributed.comm.core import CommClosedError
 
-        tasks = [self._client.submit(_try_out, self._data, candidate, pure=False) for candidate in candidates]
         try:
+            tasks = [self._client.submit(_try_out, self._data, candidate, pure=False) for candidate in candidates]
             for task in tasks:
                 yield task.result()
         except KilledWorker as error:
             raise ClusterError(f"workers died one after the other while trying a candidate ({error})") from None
+        except (FutureCancelledError, CommClosedError):
+            raise ClusterError("the scheduler has gone in the middle; what was tried is lost") from None
         except ModuleNotFoundError as error:
             raise ClusterError(f"a worker has no {error.name}: pip install 'sipguard[tune]' there as well") from None
 
@@ -96,7 +102,7 @@ def _joined(kind: Any, address: str, patience_s: float) -> Any:
     client = kind.__new__(kind)
     try:
         client.__init__(address, timeout=patience_s, set_as_default=False)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, MemoryError, struct.error) as error:  # whatever its first words are taken for
         client.close()
         raise ClusterError(f"what listens at {address} is no scheduler ({error})") from None
     return client

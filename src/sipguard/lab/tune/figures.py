@@ -52,7 +52,8 @@ class Figures:
     outside storms. detect_s: from a storm's begin to the guard's first act, the slowest; None: a storm it did not act in,
     or no storm. recover_s: from a storm's end until it was over for the guard as well, the slowest; None: not within the
     load, or no storm that ends. goodput: 0 … 1, what the server was good for of what it could have been; may be under 0
-    where it was only made to waste its time. recovery_s: recover_s, or what stands for it when there is none.
+    where it was only made to waste its time. recovery_s: recover_s, or what stands for it when there is none. setup_p99_s:
+    of those served, 99 in 100 waited no longer for their answer; None: not known of this load.
     """
 
     offered: int
@@ -73,6 +74,7 @@ class Figures:
     recover_s: float | None
     goodput: float
     recovery_s: float
+    setup_p99_s: float | None = None
 
     @property
     def shed(self) -> float:

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing.process import BaseProcess
 from threading import Thread
 from types import TracebackType
 
@@ -22,11 +21,11 @@ class LocalBench:
     Whatever ends this process ends them: an interrupt (which they do not hear themselves), an error, a kill.
     """
 
-    __slots__ = ("_load", "_pool", "_workers")
+    __slots__ = ("_load", "_others", "_pool")
 
     def __init__(self, load: Load, processes: int) -> None:
         self._load = load
-        self._workers: list[BaseProcess] = []
+        self._others = set(multiprocessing.active_children())
         # spawn: the parent may have threads (a progress bar, a cluster's client), which a fork would cut off.
         self._pool = (
             ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(load,))
@@ -53,18 +52,17 @@ class LocalBench:
 
     def close(self) -> None:
         """End the processes, also in the middle of a candidate."""
-        for worker in self._workers:
-            worker.terminate()
+        # Looked up anew: a pool begins its processes one by one, as there is work for them.
+        for child in multiprocessing.active_children():
+            if child not in self._others:
+                child.terminate()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def _begun(self, pool: ProcessPoolExecutor, candidates: Sequence[Candidate]) -> list[Future[Figures]]:
         # The pool begins its processes when it gets its first work; interrupted half-way it would never end them.
         with interrupts_wait():
-            others = set() if self._workers else set(multiprocessing.active_children())
-            begun = [pool.submit(_try_out, candidate) for candidate in candidates]
-            self._workers = self._workers or [each for each in multiprocessing.active_children() if each not in others]
-        return begun
+            return [pool.submit(_try_out, candidate) for candidate in candidates]
 
 
 def _begin(load: Load) -> None:

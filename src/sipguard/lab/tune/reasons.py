@@ -13,6 +13,8 @@ from sipguard.lab.tune.search import Log
 
 #: A window that holds fewer requests at LC reads the rate coarsely.
 FEW_IN_WINDOW = 10
+#: A difference of set-up delay that a caller notices.
+NOTICED_S = 0.5
 _MODES = {
     Lcdm.DENIAL_TO_DROP: "first 503, then silence: who listens stops at the 503, who does not costs nothing after PC cycles",
     Lcdm.DENIAL_ONLY: "503 as long as it lasts: every client is told, none repeats itself for want of an answer",
@@ -120,9 +122,8 @@ def _other_periods(candidate: Candidate) -> Iterator[tuple[str, Candidate]]:
 def _means(name: str, load: Load, chosen: Tried) -> str:
     law, figures = chosen.candidate.parameters, chosen.figures
     if name == "LC":
-        return (
-            f"{100 * law.LC / load.capacity:.0f} % of the capacity: left normal {_times(figures.alarms)}, "
-            f"{figures.false_alarms or 'none'} of it outside storms."
+        return f"{100 * law.LC / load.capacity:.0f} % of the capacity: left normal {_times(figures.alarms)}" + (
+            f", of these outside storms {figures.false_alarms}." if figures.alarms else "."
         )
     if name == "LCPS":
         by_lcps = "" if figures.by_lcps is None else f" It refused {figures.by_lcps:,} requests here."
@@ -166,8 +167,9 @@ def _times(n: int) -> str:
 
 
 def _full(figures: Figures) -> str:
-    recover = "no recovery" if figures.recover_s is None else f"recovery {figures.recover_s:.1f} s"
-    return f"goodput {100 * figures.goodput:.1f} %, {100 * figures.shed:.1f} % shed, {recover}"
+    recover = "no recovery to tell" if figures.recover_s is None else f"recovery {figures.recover_s:.1f} s"
+    late = "" if figures.setup_p99_s is None else f", set-up delay {figures.setup_p99_s:.1f} s at 99 %"
+    return f"goodput {100 * figures.goodput:.1f} %, {100 * figures.shed:.1f} % shed, {recover}{late}"
 
 
 def _difference(chosen: Figures, other: Figures) -> str:
@@ -182,9 +184,17 @@ def _difference(chosen: Figures, other: Figures) -> str:
     ):
         if abs(chosen.losses()[place] - other.losses()[place]) >= STEPS[place]:
             parts.append(f"{text} {now}")
+    if _later_s(chosen, other):
+        parts.append(f"set-up delay {other.setup_p99_s:.1f} s at 99 %")
     if other.alarms != chosen.alarms:
         parts.append(f"normal left {_times(other.alarms)}")
     return ", ".join(parts) or "the same"
+
+
+def _later_s(chosen: Figures, other: Figures) -> bool:
+    """Whether those served would wait noticeably longer or shorter."""
+    one, two = chosen.setup_p99_s, other.setup_p99_s
+    return one is not None and two is not None and abs(one - two) >= NOTICED_S
 
 
 def _set_text(candidate: Candidate) -> str:

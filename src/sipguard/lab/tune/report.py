@@ -111,7 +111,9 @@ def _comment(text: str) -> list[str]:
 def _storms(load: Load) -> str:
     if not load.storms:
         return "none"
-    shown = [f"{begin:g} … {'' if end is None else f'{end:g}'} s" for begin, end in load.storms[:8]]
+    shown = [
+        f"from {begin:g} s, without end" if end is None else f"{begin:g} … {end:g} s" for begin, end in load.storms[:8]
+    ]
     return ", ".join(shown) + (f" and {len(load.storms) - 8} more" if len(load.storms) > 8 else "")
 
 
@@ -148,6 +150,7 @@ def _figures(figures: Figures, kind: str) -> Table:
         ("served", f"{figures.served:,} ({100 * figures.served / max(figures.wanted, 1):.1f} % {wanted})"),
         (beyond, f"{figures.wasted:,}"),
         ("goodput, share shed", f"{100 * figures.goodput:.1f} %, {100 * figures.shed:.1f} %"),
+        *([] if figures.setup_p99_s is None else [("set-up delay, 99 %", _seconds(figures.setup_p99_s))]),
         ("shed outside storms", f"{figures.needless:,}"),
         ("normal, 503, silent", f"{figures.normal_s:.1f} s, {figures.around_s:.1f} s, {figures.critical_s:.1f} s"),
         ("alarms, false ones", f"{figures.alarms}, {figures.false_alarms}"),

@@ -57,7 +57,8 @@ class ScenarioLoad:
         """How the loop is closed, and what goodput is."""
         return [
             f"Closed loop: the clients of {self.name} answer to the guard; servers of {self.capacity:g} units of work/s. "
-            "Goodput is what was served of all that was wanted."
+            "Goodput is what was served of all that was wanted, however late: look at the set-up delay too.",
+            f"One draw of the random numbers (seed {self.seed}): sipguard simulate with other seeds tells how far it carries.",
         ]
 
     def with_guard(self, candidate: Candidate) -> Scenario:
@@ -106,6 +107,7 @@ class ScenarioLoad:
             recover_s=summary.recover_s,
             goodput=summary.served / summary.wanted if summary.wanted else 0.0,
             recovery_s=left_s if summary.recover_s is None else summary.recover_s,
+            setup_p99_s=summary.setup_p99_s,
         )
 
 
