@@ -33,8 +33,8 @@ class Summary:
     or had a 503 for another copy. timed_out: attempts without an answer. early: requests refused or dropped before the
     storm began. detect_s: from
     the storm's begin to the guard's first refusal or change of state; None: never, or no guard. recover_s: from the
-    storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state and nothing is turned
-    away for want of room; None: not in this
+    storm's end until, for the rest of the run, 90 % of what is wanted is served in the normal state and no more than
+    the rest is turned away for want of room; None: not in this
     run, or a storm without end. oscillations: how often the guard left normal again.
     """
 
@@ -141,7 +141,8 @@ def _recover_s(run: Run, bins: Ints) -> float | None:
     recovered: int | None = None
     for second in range(len(served) - RECOVERED_S, first - 1, -1):
         span = slice(second, second + RECOVERED_S)
-        if not normal[span].all() or full[span].any() or served[span].sum() < RECOVERED_SHARE * wanted[span].sum():
+        enough = RECOVERED_SHARE * wanted[span].sum()
+        if not normal[span].all() or served[span].sum() < enough or full[span].sum() > wanted[span].sum() - enough:
             break
         recovered = second
     return None if recovered is None else float(recovered - scenario.storm_ends_s)
