@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ class TomlError(ValueError):
     """The text is no TOML that can be used; why, in words."""
 
 
-def read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path | Traversable) -> dict[str, Any]:
     """The tables of a file. Raises OSError when it cannot be read, TomlError when it is no TOML."""
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)

@@ -15,8 +15,9 @@ from sipguard.core.verdicts import Verdict
 from sipguard.guard.checks import CheckChain, NamedCheck
 from sipguard.guard.flows import Flow
 from sipguard.guard.keys import Key
+from sipguard.guard.refused import MEMORY_NS
 from sipguard.guard.status import status_of
-from sipguard.guard.transactions import MAX_COPIES, MEMORY_NS, Transactions
+from sipguard.guard.transactions import MAX_COPIES, Transactions
 from sipguard.wire.head import Head, read_head
 from tests.guard.messages import request, start_line
 from tests.guard.rig import SECOND, SECRET, A, C, N, Rig, judged, parameters, total

@@ -106,9 +106,7 @@ def simulate(
         # First what was asked for by name: the table's reader may go away. A full disk costs no table.
         written = [] if out is None else _write(out, storm, variants, seed)
     finally:
-        _tell(storm, variants, seed, as_json=as_json)
-        for path in written if not as_json else ():
-            typer.echo(str(path))
+        _tell(storm, variants, seed, written, as_json=as_json)
 
 
 @contextmanager
@@ -119,10 +117,7 @@ def _as_settings_errors() -> Iterator[None]:
     try:
         yield
     except ScenarioError as error:
-        problems = (
-            Problem(problem.key, problem.value, problem.allowed, by_flag=problem.key in FLAGS)
-            for problem in error.problems
-        )
+        problems = (problem._replace(by_flag=problem.key in FLAGS) for problem in error.problems)
         raise SettingsError(tuple(problems)) from None
 
 
@@ -154,13 +149,15 @@ def _write(out: Path, scenario: Scenario, variants: list[Variant], seed: int) ->
     return written
 
 
-def _tell(scenario: Scenario, variants: list[Variant], seed: int, *, as_json: bool) -> None:
-    if not as_json:
-        _print_table(scenario, variants, seed)
-        return
-    from sipguard.lab.sim.document import document
+def _tell(scenario: Scenario, variants: list[Variant], seed: int, written: list[Path], *, as_json: bool) -> None:
+    if as_json:
+        from sipguard.lab.sim.document import document
 
-    typer.echo(json.dumps(document(scenario, variants, seed)))
+        typer.echo(json.dumps(document(scenario, variants, seed)))
+        return
+    _print_table(scenario, variants, seed)
+    for path in written:
+        typer.echo(str(path))
 
 
 def _print_list() -> None:

@@ -218,7 +218,7 @@ def _scenario_load(name: str, capacity: float | None, methods: Mapping[str, list
     try:
         storm = with_law(load(name), methods)
     except ScenarioError as error:
-        raise SettingsError(tuple(Problem(each.key, each.value, each.allowed) for each in error.problems)) from None
+        raise SettingsError(error.problems) from None
     if capacity is not None:
         storm = with_capacity(storm, capacity)
     return ScenarioLoad(storm, seed)

@@ -165,7 +165,7 @@ class Guard:
         self.counters.count_method(method)
         name = first = None
         if self.transactions is not None and not costly and method in self._shed_methods:
-            head = read_head(data, self._source_header)
+            head = head or read_head(data, self._source_header)
             name = self.transactions.name_of(head, method)
             first = self.transactions.repeated(name, now_ns)
         exempt = bool(self._exempt) and self._is_exempt(data)
@@ -186,10 +186,9 @@ class Guard:
                 self.counters.lcps_refused += 1
             return self._within_budget(
                 self._answers.refuse_plain(data, method, flow)
-                or self._answers.answer(read_head(data, self._source_header), 503, flow, now_ns)
+                or self._answers.answer(head or read_head(data, self._source_header), 503, flow, now_ns)
             )
-        if head is None:
-            head = read_head(data, self._source_header)
+        head = head or read_head(data, self._source_header)
         if self._checks:
             found = self._check(head, flow, now_ns, law)
             if found is not _ALLOW:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sipguard.guard.bounded import BoundedMap
 
-#: 64·T1: an INVITE client transaction is over after it, and so are its ACKs (RFC 3261 17.1.1.2, timer B).
+#: 64·T1: a client transaction is over after it, and so are its copies and its ACKs (RFC 3261 17.1.1.2, 17.1.2.2: timers B, F).
 MEMORY_NS = 32_000_000_000
 
 

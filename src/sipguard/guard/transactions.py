@@ -5,13 +5,11 @@ from __future__ import annotations
 from sipguard.core.verdicts import Verdict
 from sipguard.guard.bounded import BoundedMap
 from sipguard.guard.keys import Key, transaction_of
+from sipguard.guard.refused import MEMORY_NS
 from sipguard.guard.stamps import COOKIE
 from sipguard.wire.head import Head
 
-#: 64·T1: how long a client repeats a request (RFC 3261 17.1.1.2 timer B, 17.1.2.2 timer F; SPEC X3).
-MEMORY_NS = 32_000_000_000
-
-#: Transactions remembered at once: 32 s of 8,000 new ones a second, about 60 MB when full.
+#: Transactions remembered at once: 32 s of 8,000 new ones a second, 68 MB when full.
 MAX_TRANSACTIONS = 262_144
 
 #: Copies that get the first one's verdict. A client sends a request at most 11 times (RFC 3261 17.1.2.2 with T1 = 500 ms),

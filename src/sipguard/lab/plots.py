@@ -124,9 +124,13 @@ def paint_run(
     *,
     marks: Sequence[Mark] = (),
     origin_ns: int = 0,
+    shed: str | None = None,
 ) -> None:
-    """As `draw_run`, onto two axes that share their time: the states on the ribbon, the rates below it."""
-    _dress(ribbon, rates, parameters)
+    """As `draw_run`, onto two axes that share their time: the states on the ribbon, the rates below it.
+
+    shed: to be named beside the parameters.
+    """
+    _dress(ribbon, rates, _caption(parameters) + ("" if shed is None else f"   shed {shed}"))
     start_s = (samples[0].start_ns - origin_ns) / _SECOND_NS
     end_s = (samples[-1].end_ns - origin_ns) / _SECOND_NS
     _draw_bands(ribbon, rates, list(_bands(changes, start_s, end_s, origin_ns)))
@@ -140,8 +144,8 @@ def paint_run(
     rates.legend(loc="upper left", frameon=True, framealpha=0.92, edgecolor="none", fontsize=9)
 
 
-def _dress(ribbon: Axes, rates: Axes, parameters: Parameters) -> None:
-    ribbon.set_title(_caption(parameters), loc="left", fontsize=9, color="#5a6772")
+def _dress(ribbon: Axes, rates: Axes, caption: str) -> None:
+    ribbon.set_title(caption, loc="left", fontsize=9, color="#5a6772")
     ribbon.set_yticks([])
     ribbon.tick_params(bottom=False, labelbottom=False)
     ribbon.set_ylabel("state", rotation=0, ha="right", va="center", fontsize=9, color=INK)

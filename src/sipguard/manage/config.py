@@ -14,9 +14,9 @@ from sipguard.core.policy import Policy
 from sipguard.manage.conflicts import conflicts
 from sipguard.manage.endpoints import AdminAddress, Endpoint, UpstreamAddress
 from sipguard.manage.headers import method_name
-from sipguard.manage.problem import Problem
 from sipguard.manage.settings import BOOL_FORM, METHODS_FORM, Allowed, RetryAfter, Settings
 from sipguard.manage.warnings import warnings
+from sipguard.problem import Problem
 from sipguard.toml import TomlError, read_toml
 
 __all__ = [

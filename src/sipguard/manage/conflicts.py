@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from sipguard.manage.endpoints import AdminAddress, Endpoint, UpstreamAddress
-from sipguard.manage.problem import Problem
+from sipguard.problem import Problem
 
 
 def conflicts(

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from sipguard.core.parameters import Parameters
 from sipguard.core.policy import Policy, Shed
 from sipguard.lab.sim.engine import Run, Simulation
-from sipguard.lab.sim.problem import Problem, ScenarioError
+from sipguard.lab.sim.problem import ScenarioError
 from sipguard.lab.sim.scenario import Guard, Scenario
 from sipguard.lab.sim.summary import Summary, summarise
+from sipguard.problem import Problem
 
 NO_GUARD = "none"
 #: none: no guard at all; all, excess: the guard with that shed.
@@ -29,6 +31,12 @@ class Variant(NamedTuple):
     def guarded(self) -> bool:
         """Whether this run had a guard, and so states."""
         return self.run.scenario.guard is not None
+
+
+def parameters_of(variants: Sequence[Variant]) -> Parameters | None:
+    """The guard's, which all runs that had one share; None: none had."""
+    guards = (variant.run.scenario.guard for variant in variants)
+    return next((guard.parameters for guard in guards if guard is not None), None)
 
 
 def policies(text: str) -> list[str]:

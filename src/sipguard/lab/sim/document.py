@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sipguard.lab.sim.compare import Variant
+from sipguard.lab.sim.compare import Variant, parameters_of
 from sipguard.lab.sim.measure import Count
 from sipguard.lab.sim.scenario import Scenario
 from sipguard.lab.sim.summary import per_second
@@ -29,7 +29,7 @@ SERIES = {
 
 def document(scenario: Scenario, variants: list[Variant], seed: int) -> dict[str, Any]:
     """What `sipguard simulate --json` prints."""
-    guard = scenario.guard
+    law = parameters_of(variants)
     return {
         "scenario": scenario.name,
         "title": scenario.title,
@@ -37,7 +37,7 @@ def document(scenario: Scenario, variants: list[Variant], seed: int) -> dict[str
         "duration_s": scenario.duration_s,
         "storm_s": [scenario.storm_begins_s, scenario.storm_ends_s],
         "capacity": scenario.capacity,
-        "parameters": guard.parameters.as_dict() if guard and any(each.guarded for each in variants) else None,
+        "parameters": None if law is None else law.as_dict(),
         "policies": {variant.policy: _variant(variant) for variant in variants},
     }
 

@@ -15,6 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# By name: numpy loads it at first use only, and an interrupt that comes in there is lost (cli.loading).
+from numpy.random import SeedSequence, default_rng
+
 from sipguard.core.verdicts import Change
 from sipguard.lab.sim.agenda import Agenda, Field
 from sipguard.lab.sim.arrays import Bools, Ints, joined
@@ -65,9 +68,7 @@ class Simulation:
         delay_ns = scenario.delay_ms * 1_000_000
         self.slot_ns = slot_of(every, delay_ns, _LONGEST_SLOT_NS)
         # Numbers by place, so that one population more leaves the others' as they were.
-        network, self._retry, *rest = map(
-            np.random.default_rng, np.random.SeedSequence(seed).spawn(2 + servers + populations)
-        )
+        network, self._retry, *rest = map(default_rng, SeedSequence(seed).spawn(2 + servers + populations))
         self._sites = tuple(
             Site(Front(scenario.guard) if scenario.guard else None, Server(spec, rest[i]))
             for i, spec in enumerate(scenario.servers)

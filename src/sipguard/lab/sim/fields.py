@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sipguard.lab.sim.methods import METHODS
-from sipguard.lab.sim.problem import Problem
 from sipguard.lab.sim.scenario import Rate
+from sipguard.problem import Problem
 
 #: Points of one rate.
 MAX_POINTS = 10_000

@@ -1,21 +1,8 @@
-"""What is wrong with a scenario: all of it at once, each with its key, what was given and what is allowed."""
+"""A scenario that is refused: all that is wrong with it at once, each with its key, what was given and what is allowed."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from sipguard.shown import cut, echo, shown
-
-
-class Problem(NamedTuple):
-    """One thing wrong. key: where in the file, as `callers[0].rate`."""
-
-    key: str
-    value: object
-    allowed: str
-
-    def __str__(self) -> str:
-        return f"{cut(shown(self.key))} = {echo(self.value)}: allowed is {self.allowed}"
+from sipguard.problem import Problem
 
 
 class ScenarioError(ValueError):

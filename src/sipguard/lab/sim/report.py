@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable
 from html import escape
 
-from sipguard.lab.sim.compare import Variant
+from sipguard.lab.sim.compare import Variant, parameters_of
 from sipguard.lab.sim.scenario import Scenario
 from sipguard.lab.sim.summary import Summary
 
@@ -58,8 +58,9 @@ def cells(variants: list[Variant]) -> list[list[str]]:
 def caption(scenario: Scenario, variants: list[Variant], seed: int) -> str:
     """The settings in one line; the law's where there is a guard."""
     parts = [f"{scenario.duration_s:g} s", f"capacity {scenario.capacity:g}/s", f"seed {seed}"]
-    if scenario.guard is not None and any(variant.guarded for variant in variants):
-        parts += [f"{name} {value}" for name, value in scenario.guard.parameters.as_dict().items()]
+    law = parameters_of(variants)
+    if law is not None:
+        parts += [f"{name} {value}" for name, value in law.as_dict().items()]
     return ", ".join(parts)
 
 

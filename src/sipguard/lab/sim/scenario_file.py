@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
@@ -13,7 +12,7 @@ from sipguard.core.parameters import TERMS, ParameterError, Parameters
 from sipguard.core.policy import Policy
 from sipguard.lab.sim import fields as f
 from sipguard.lab.sim.methods import METHODS
-from sipguard.lab.sim.problem import Problem, ScenarioError
+from sipguard.lab.sim.problem import ScenarioError
 from sipguard.lab.sim.scenario import (
     Callers,
     Endpoints,
@@ -25,6 +24,7 @@ from sipguard.lab.sim.scenario import (
     Scenario,
     Server,
 )
+from sipguard.problem import Problem
 from sipguard.toml import TomlError, read_toml
 
 _PLACES = resources.files("sipguard.lab") / "scenarios"
@@ -123,7 +123,7 @@ def load(name_or_path: str) -> Scenario:
         allowed = f"a path to a .toml file or one of {', '.join(shipped())}"
         raise ScenarioError((Problem("scenario", name_or_path, allowed),))
     try:
-        document = read_toml(path) if by_path else tomllib.loads((_PLACES / f"{name_or_path}.toml").read_text("utf-8"))
+        document = read_toml(path if by_path else _PLACES / f"{name_or_path}.toml")
     except OSError as error:
         allowed = f"a file that can be read ({error.strerror})"
         raise ScenarioError((Problem("scenario", name_or_path, allowed),)) from None

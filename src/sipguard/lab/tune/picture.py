@@ -29,9 +29,8 @@ def draw(advice: Advice) -> bytes:
     figure = new_figure(f"{load.name}: the best for {advice.choice.objective} of {len(advice.tried)} tried", 9)
     ribbon, rates, tried = figure.subplots(3, 1, height_ratios=(*RUN_HEIGHTS, 9))
     ribbon.sharex(rates)
-    paint_run(ribbon, rates, shown.timeline.samples(), changes, recommended.candidate.parameters)
-    law = f"{ribbon.get_title(loc='left')}   shed {recommended.candidate.shed}"
-    ribbon.set_title(law, loc="left", fontsize=9, color="#5a6772")
+    law, shed = recommended.candidate.parameters, recommended.candidate.shed
+    paint_run(ribbon, rates, shown.timeline.samples(), changes, law, shed=shed)
     _mark_load(rates, load)
     _paint_tried(figure, tried, advice)
     # Without the time and the library's version: the same advice gives the same bytes.

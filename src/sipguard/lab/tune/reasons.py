@@ -184,14 +184,14 @@ def _difference(chosen: Figures, other: Figures) -> str:
     ):
         if abs(chosen.losses()[place] - other.losses()[place]) >= STEPS[place]:
             parts.append(f"{text} {now}")
-    if _later_s(chosen, other):
+    if _waits_differ(chosen, other):
         parts.append(f"set-up delay {other.setup_p99_s:.1f} s at 99 %")
     if other.alarms != chosen.alarms:
         parts.append(f"normal left {_times(other.alarms)}")
     return ", ".join(parts) or "the same"
 
 
-def _later_s(chosen: Figures, other: Figures) -> bool:
+def _waits_differ(chosen: Figures, other: Figures) -> bool:
     """Whether those served would wait noticeably longer or shorter."""
     one, two = chosen.setup_p99_s, other.setup_p99_s
     return one is not None and two is not None and abs(one - two) >= NOTICED_S

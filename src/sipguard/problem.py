@@ -1,4 +1,4 @@
-"""One thing wrong with the settings."""
+"""One thing wrong with what was asked for: settings, a flag, a scenario."""
 
 from __future__ import annotations
 
